@@ -21,7 +21,7 @@
 //   Checkpoint.C5. A worker never waits for a clock that it has to end itself: none above its own is asked for in its
 //       name.
 
-import { isWeighbridgeError, reasonOf, showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, isWeighbridgeError, reasonOf, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 import * as contracts from "../contracts/checkpoints.ts";
@@ -90,11 +90,9 @@ export function checkCheckpointOptions(options: CheckpointOptions): void {
   checkStep("step", options.step);
   checkStep("keep", options.keep);
   const { keep, job, note, onCut } = options;
-  if (keep === 0) throw new WeighbridgeError("BAD_ARGUMENT", "keep counts this checkpoint too: a whole number from 1 up, not 0");
-  if (job !== undefined && typeof job !== "string")
-    throw new WeighbridgeError("BAD_ARGUMENT", `job is the job's name, a string, not ${showValue(job)}`);
-  if (onCut !== undefined && typeof onCut !== "function")
-    throw new WeighbridgeError("BAD_ARGUMENT", `onCut is a function, not ${showValue(onCut)}`);
+  if (keep === 0) throw badArgument("keep counts this checkpoint too: a whole number from 1 up, not 0");
+  if (job !== undefined && typeof job !== "string") throw badArgument(`job is the job's name, a string, not ${showValue(job)}`);
+  if (onCut !== undefined && typeof onCut !== "function") throw badArgument(`onCut is a function, not ${showValue(onCut)}`);
   if (note !== undefined) checkNote(note);
 }
 
@@ -110,7 +108,7 @@ function checkNote(note: unknown): void {
 /** A whole number from 0 up, or nothing. Throws BAD_ARGUMENT. */
 export function checkStep(what: string, step: number | undefined): void {
   if (step === undefined || (Number.isSafeInteger(step) && step >= 0)) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `${what} is a whole number from 0 up, not ${showValue(step)}`);
+  throw badArgument(`${what} is a whole number from 0 up, not ${showValue(step)}`);
 }
 
 type TakeOptions = CheckpointOptions &

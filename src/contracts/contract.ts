@@ -22,7 +22,7 @@
 //   Contract.C2. A function with a number of its own is named by it in frames, and its schemas are those of the
 //       protocol's version: no hashes travel.
 
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue } from "../base/errors.ts";
 import { hashText } from "../keys/mix.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { type Fields, FunctionSchema, type JsonField, json } from "../wire/function-schema.ts";
@@ -99,8 +99,7 @@ export function contract<const Q extends Fields, const R extends Fields>(options
   const { name, target, effect, answersAgain = false, answersParts = true, followsUpdates = false } = options;
   const { acknowledgesLater = false, id = FunctionId.FUNCTION } = options;
   if (typeof name !== "string" || !NAME_PATTERN.test(name)) {
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
+    throw badArgument(
       `a function's name begins with a letter and has up to 128 letters, digits, ".", "_", "/" and "-"; ${showValue(name)} does not`,
     );
   }
@@ -158,5 +157,5 @@ export function isWorkerFunction(value: unknown): value is WorkerFunction {
 /** Throws BAD_ARGUMENT for what a caller hands over and `workerFunction` has not made. */
 export function checkWorkerFunction(value: unknown): void {
   if (isWorkerFunction(value)) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `what a worker serves is a function that workerFunction() made, not ${showValue(value)}`);
+  throw badArgument(`what a worker serves is a function that workerFunction() made, not ${showValue(value)}`);
 }

@@ -13,7 +13,7 @@
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { FrameContract, JsonContract } from "../contracts/contract.ts";
 import type { Address, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
@@ -375,7 +375,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   /** The channel for a node that dialed us; a gateway's node has no token, only an id and an incarnation. */
   #acceptNode(hello: AcceptedNode): Channel {
     if (hello.node === 0) {
-      if (!this.#acceptsAnonymous) throw new WeighbridgeError("BAD_REQUEST", "only the scheduler talks to nodes without an id");
+      if (!this.#acceptsAnonymous) throw badRequest("only the scheduler talks to nodes without an id");
       this.events.hello?.(hello);
       return this.#newChannel(-++this.#anonymousCount, 0);
     }
@@ -386,7 +386,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     if (hello.node < FIRST_SERVER_ID || hello.node === this.id || (isDialed && roleOf(hello.node) !== roleOf(this.id))) {
       const name = hello.node === SCHEDULER_ID ? "the scheduler" : `node ${hello.node}`;
       // Peer.P4
-      throw new WeighbridgeError("BAD_REQUEST", `there is no node ${hello.node} that dials this one: ${name} does not`);
+      throw badRequest(`there is no node ${hello.node} that dials this one: ${name} does not`);
     }
     this.events.hello?.(hello);
     if (isDialed && hello.node > this.id) throw dialsItself(this.id, hello.node); // Peer.P7

@@ -5,7 +5,7 @@
 //   ParameterSpec.P2. Two specs are equal if every field is. Differences are listed by field, under the names of the
 //       options.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, badRequest, WeighbridgeError } from "../base/errors.ts";
 import type { ConsistencyMode } from "../consistency/consistency-phases.ts";
 import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
 import { type Check, count, flag, list, object, oneOf, optional, shortText } from "../wire/json-body.ts";
@@ -61,16 +61,9 @@ export function checkCombination({
 }: Omit<CommonSpec, "initializer" | "updates" | "staleness">): void {
   if (!takesValues(optimizer)) return;
   const { type } = optimizer;
-  if (reduce === "mean")
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `${name}: reduce cannot be "mean" with ${type}: the mean of values is none that anybody pushed`,
-    );
+  if (reduce === "mean") throw badArgument(`${name}: reduce cannot be "mean" with ${type}: the mean of values is none that anybody pushed`);
   if (typeof encoding?.push === "object")
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `${name}: link encoding: push cannot be top-k with ${type}: what does not travel would count as 0`,
-    );
+    throw badArgument(`${name}: link encoding: push cannot be top-k with ${type}: what does not travel would count as 0`);
 }
 
 const NAME_LENGTH_MAX = 256;
@@ -104,10 +97,10 @@ export function decodeParameterSpec(json: string): ParameterSpec {
   const kind = object({ kind: oneOf("tensor", "table") })(value, "spec").kind;
   const spec = kind === "tensor" ? tensorFields(value, "spec") : tableFields(value, "spec");
   checkCombination(spec);
-  if (spec.name === "") throw new WeighbridgeError("BAD_REQUEST", "the name of a parameter is empty");
+  if (spec.name === "") throw badRequest("the name of a parameter is empty");
   if (spec.name.startsWith(SUMS_PREFIX))
-    throw new WeighbridgeError("BAD_REQUEST", `${spec.name} begins with ${SUMS_PREFIX}, as the sums of the kv face do in checkpoints`);
-  if (spec.kind === "table" && spec.width === 0) throw new WeighbridgeError("BAD_REQUEST", `the rows of ${spec.name} have no elements`);
+    throw badRequest(`${spec.name} begins with ${SUMS_PREFIX}, as the sums of the kv face do in checkpoints`);
+  if (spec.kind === "table" && spec.width === 0) throw badRequest(`the rows of ${spec.name} have no elements`);
   if (spec.kind === "table") checkRowType(spec);
   return spec;
 }

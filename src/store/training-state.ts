@@ -2,7 +2,7 @@
 // settings and the count of its pushes. And a consistency read from JSON, as servers find it in requests and
 // checkpoints; parameter-spec.ts writes it.
 
-import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { badRequest, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { ConsistencyHistory, ConsistencyMode } from "../consistency/consistency-phases.ts";
 import { type Check, count, list, object, oneOf, optional } from "../wire/json-body.ts";
 import type { JsonObject } from "../wire/json-value.ts";
@@ -35,7 +35,7 @@ const historyShape: Check<ConsistencyHistory> = object({
 export const trainingShape: Check<TrainingState> = object({
   learningRate: ((value, path) => {
     if (typeof value === "number") return value;
-    throw new WeighbridgeError("BAD_REQUEST", `${path} must be a number`);
+    throw badRequest(`${path} must be a number`);
   }) as Check<number>,
   schedule: (value, path) => resolveSchedule(value, path),
   staleness: stalenessShape,

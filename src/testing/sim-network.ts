@@ -6,7 +6,7 @@
 //   network.partition("server-0", "worker-1");       // bytes stall until network.heal("server-0", "worker-1")
 
 import type { Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import { Random } from "../base/random.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
@@ -311,7 +311,7 @@ function parseSimAddress(address: Address): { readonly host: string; readonly po
 }
 
 function badAddress(address: Address, why: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", `"${address}" cannot be used as an address: ${why}`);
+  return badArgument(`"${address}" cannot be used as an address: ${why}`);
 }
 
 function wayName(from: string, to: string): string {

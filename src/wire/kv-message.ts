@@ -11,7 +11,7 @@
 // a request has FIRST, the last one LAST. A server whose handle wants whole requests answers the others with GATHERED
 // and no values, and LAST with WHOLE and all of them.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, type WeighbridgeError } from "../base/errors.ts";
 import type { ElementArray } from "../kernel/elements.ts";
 import { KEY_BYTES } from "../keys/key-range.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader } from "./frame.ts";
@@ -99,7 +99,7 @@ function checkPiece({ arg0, arg1: width, arg2: offset, flags, payloadBytes }: Fr
 }
 
 export function doNotAddUp(what: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_REQUEST", `lengths do not add up: ${what}`);
+  return badRequest(`lengths do not add up: ${what}`);
 }
 
 /**

@@ -14,7 +14,7 @@
 
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { reasonAndSite, showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, reasonAndSite, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { copyElements, ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
 import type { Consistency } from "../../store/consistency.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
@@ -143,5 +143,5 @@ function settingOf(name: string, usual: number | string | boolean | undefined, v
   if (typeof usual === "string") return value;
   if (typeof usual === "number" && value.trim() !== "" && Number.isFinite(Number(value))) return Number(value);
   if (typeof usual === "boolean" && ["0", "1", "true", "false"].includes(value)) return value === "1" || value === "true";
-  throw new WeighbridgeError("BAD_ARGUMENT", `${name} of the updater is a ${typeof usual}, not ${showValue(value)}`);
+  throw badArgument(`${name} of the updater is a ${typeof usual}, not ${showValue(value)}`);
 }

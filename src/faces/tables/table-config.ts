@@ -2,7 +2,7 @@
 // nothing here are refused; docs/compatibility.md says why for each. Processes that say different things of a table are
 // told so in the same words.
 
-import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { checkFields, type FieldChecks, flag, oneOf, orElse, path, positive, refuse, whole } from "../../base/field-checks.ts";
 
 const CONSISTENCY_MODELS = ["SSP", "SSPPush", "SSPAggr"] as const;
@@ -140,12 +140,12 @@ export function checkGroupConfig(config: TableGroupConfig): CheckedGroupConfig {
   const checked = checkFields(config, GROUP_FIELDS, "the fields of a table group");
   const { hostMap, clientId, snapshotDir, resumeDir } = checked;
   if (hostMap === undefined) {
-    if (clientId !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", "clientId is for a hostMap, and there is none");
+    if (clientId !== undefined) throw badArgument("clientId is for a hostMap, and there is none");
     const text = "snapshotDir and resumeDir are for servers that init() starts, from a hostMap: start others with --checkpoint-dir";
-    if (snapshotDir !== undefined || resumeDir !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", text);
+    if (snapshotDir !== undefined || resumeDir !== undefined) throw badArgument(text);
   } else if (!(clientId! < hostMap.length)) throw refuse({ clientId }, `the id of a host of hostMap, 0 to ${hostMap.length - 1}`);
   if (snapshotDir !== undefined && resumeDir !== undefined && snapshotDir !== resumeDir)
-    throw new WeighbridgeError("BAD_ARGUMENT", "snapshotDir and resumeDir are one directory: servers keep their snapshots in one place");
+    throw badArgument("snapshotDir and resumeDir are one directory: servers keep their snapshots in one place");
   return checked;
 }
 
@@ -154,7 +154,7 @@ export function checkTableConfig(id: number, config: TableConfig): CheckedTableC
   const { processOplogCapacity, ...checked } = checkFields(config, TABLE_FIELDS, `the fields of table ${id}`);
   const { oplogCapacity = processOplogCapacity ?? checked.processCacheCapacity } = checked;
   if ((processOplogCapacity ?? oplogCapacity) !== oplogCapacity)
-    throw new WeighbridgeError("BAD_ARGUMENT", "oplogCapacity and processOplogCapacity are two words for one thing: give one of them");
+    throw badArgument("oplogCapacity and processOplogCapacity are two words for one thing: give one of them");
   return { ...(checked as CheckedTableConfig), oplogCapacity };
 }
 

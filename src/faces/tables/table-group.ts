@@ -10,7 +10,7 @@
 
 import { takeCheckpoints } from "../../api/checkpoint-series.ts";
 import type { Session } from "../../api/session.ts";
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { tablePushed } from "../../contracts/tables.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
@@ -75,8 +75,8 @@ export class TableGroup {
     checkId({ typeId });
     this.#require("new", "registerRow() comes before init()");
     if (typeof rowType?.accessor !== "function")
-      throw new WeighbridgeError("BAD_ARGUMENT", `a row type is what denseRow() makes, or one of your own, not ${showValue(rowType)}`);
-    if (this.#rowTypes.has(typeId)) throw new WeighbridgeError("BAD_ARGUMENT", `row type ${typeId} is registered already`);
+      throw badArgument(`a row type is what denseRow() makes, or one of your own, not ${showValue(rowType)}`);
+    if (this.#rowTypes.has(typeId)) throw badArgument(`row type ${typeId} is registered already`);
     this.#rowTypes.set(typeId, rowType);
   }
 
@@ -121,7 +121,7 @@ export class TableGroup {
     checkId({ id });
     const checked = checkTableConfig(id, config);
     const rowType = rowTypeOf(id, checked.rowType, this.#rowTypes);
-    if (this.#configs.has(id)) throw new WeighbridgeError("BAD_ARGUMENT", `table ${id} was created already`);
+    if (this.#configs.has(id)) throw badArgument(`table ${id} was created already`);
     if (this.#configs.size >= this.#config.numTables)
       throw new WeighbridgeError("COUNT_MISMATCH", `table ${id} is one too many: numTables is ${this.#config.numTables}`);
     const table = await this.#open(id, checked, rowType);
@@ -278,7 +278,7 @@ export class TableGroup {
   }
 
   get #opened(): Joined {
-    if (this.#joined === undefined) throw new WeighbridgeError("BAD_ARGUMENT", BEFORE.new);
+    if (this.#joined === undefined) throw badArgument(BEFORE.new);
     return this.#joined;
   }
 

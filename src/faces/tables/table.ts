@@ -7,7 +7,7 @@
 //   Table.T2. Arguments are checked before anything changes: a batch is taken whole or not at all.
 
 import type { WaitOptions } from "../../base/deferred.ts";
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue } from "../../base/errors.ts";
 import { checkWaitOptions } from "../../base/known-options.ts";
 import { ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
 import type { UpdateOf } from "../../store/row-types/column-updates.ts";
@@ -197,10 +197,7 @@ export class Table<T extends TableRowType = TableRowType> {
     this.#checkCall(rowId);
     const { Array: View } = ROW_ELEMENTS[this.rowType.element];
     if (!(batch instanceof kind && (Array.isArray(batch.updates) || batch.updates instanceof View)))
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `a batch is an UpdateBatch, or a DenseUpdateBatch of a ${View.name}, not ${showValue(batch)}`,
-      );
+      throw badArgument(`a batch is an UpdateBatch, or a DenseUpdateBatch of a ${View.name}, not ${showValue(batch)}`);
     const { updates } = batch;
     const columns = batch instanceof UpdateBatch ? batch.columns : batch.start;
     for (let i = 0; i < updates.length; i++)
@@ -237,7 +234,7 @@ export class DenseUpdateBatch<A extends RowArray = Float32Array> {
 
   constructor(start: number, updates: A) {
     if (!(Number.isSafeInteger(start) && start >= 0))
-      throw new WeighbridgeError("BAD_ARGUMENT", `a batch begins with a column, a whole number from 0 up, not ${showValue(start)}`);
+      throw badArgument(`a batch begins with a column, a whole number from 0 up, not ${showValue(start)}`);
     this.start = start;
     this.updates = updates;
   }

@@ -9,7 +9,7 @@
 //   Network.N3. A stage with a lookup runs after the lookup has acquired the batch's rows, and pushes their gradients
 //       before it acquires the next batch's.
 
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue } from "../../base/errors.ts";
 import type { Activations } from "../../nn/activations.ts";
 import type { GradientReady, Statistic } from "../../nn/layer.ts";
 import type { Parameter } from "../../nn/parameter.ts";
@@ -54,7 +54,7 @@ export interface Loss {
 export function checkNetwork(network: unknown): void {
   const { stages, workspace } = (network ?? {}) as Partial<Network>;
   if (Array.isArray(stages) && workspace !== undefined) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `a Model trains a network, such as a Sequential, not ${showValue(network)}`);
+  throw badArgument(`a Model trains a network, such as a Sequential, not ${showValue(network)}`);
 }
 
 /** Throws BAD_ARGUMENT unless it is a loss. */
@@ -62,7 +62,7 @@ export function checkLoss(loss: unknown): void {
   const { gradient, compute, acceptsLabel } = (loss ?? {}) as Partial<Loss>;
   if (gradient !== undefined && typeof compute === "function" && typeof acceptsLabel === "function") return;
   const expected = "new SoftmaxCrossEntropy(…), BinaryCrossEntropy, SquaredError, or one of your own";
-  throw new WeighbridgeError("BAD_ARGUMENT", `a Model needs a loss: ${expected}, not ${showValue(loss)}`);
+  throw badArgument(`a Model needs a loss: ${expected}, not ${showValue(loss)}`);
 }
 
 /** Of all stages, first ones first. */

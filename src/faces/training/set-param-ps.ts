@@ -1,7 +1,7 @@
 // set-param-ps — marks the parameters that live on servers (MindSpore: Cell.set_param_ps, Parameter.set_param_ps). A
 // Model reads the marks when it begins to train with a session; a model that is trained alone ignores them.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import type { Parameter, ServerTarget } from "../../nn/parameter.ts";
 import { EmbeddingLookup } from "./embedding-lookup.ts";
@@ -20,14 +20,13 @@ export function setParamPs(target: Pick<Network, "stages"> | Stage | Parameter, 
   const named = inOurNames(options, "the options of setParamPs");
   checkOptions(named, ["initInServer"], "the options of setParamPs");
   const { initInServer = false } = named as SetParamPsOptions;
-  if (typeof initInServer !== "boolean")
-    throw new WeighbridgeError("BAD_ARGUMENT", `initInServer is true or false, not ${String(initInServer)}`);
+  if (typeof initInServer !== "boolean") throw badArgument(`initInServer is true or false, not ${String(initInServer)}`);
   mark(target, { initInServer });
 }
 
 function mark(target: Pick<Network, "stages"> | Stage | Parameter, serverTarget: ServerTarget): void {
   if (typeof target !== "object" || target === null) {
-    throw new WeighbridgeError("BAD_ARGUMENT", `setParamPs takes a network, a layer or a parameter, not ${String(target)}`);
+    throw badArgument(`setParamPs takes a network, a layer or a parameter, not ${String(target)}`);
   }
   if ("stages" in target) {
     for (const stage of target.stages) mark(stage, serverTarget);
@@ -37,5 +36,5 @@ function mark(target: Pick<Network, "stages"> | Stage | Parameter, serverTarget:
     if (lookup !== undefined && lookup !== target) mark(lookup, serverTarget);
     if (target instanceof EmbeddingLookup && target.options.sparse) target.serverTarget = serverTarget;
   } else if ("gradient" in target) target.serverTarget = serverTarget;
-  else throw new WeighbridgeError("BAD_ARGUMENT", "setParamPs takes a network, a layer or a parameter");
+  else throw badArgument("setParamPs takes a network, a layer or a parameter");
 }

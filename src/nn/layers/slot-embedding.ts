@@ -7,7 +7,7 @@
 //   SlotEmbedding.S2. Gradients are in the order of `touchedSlots`, which ascend, each once. Equal slots are added in
 //       the order of the batch.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import { Activations, checkActivations } from "../activations.ts";
 import { checkCount } from "../layer.ts";
 import type { FloatSpan, Workspace } from "../workspace.ts";
@@ -54,7 +54,7 @@ export class SlotEmbedding {
   forward(slots: Int32Array, rows: SlotRows): Activations {
     const { idsPerSample, width, name } = this.#options;
     if (slots.length % idsPerSample !== 0) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `${name}: ${slots.length} ids are no multiple of ${idsPerSample}, the ids per sample`);
+      throw badArgument(`${name}: ${slots.length} ids are no multiple of ${idsPerSample}, the ids per sample`);
     }
     this.output.sampleCount = slots.length / idsPerSample;
     this.#slots.values.set(slots);

@@ -2,7 +2,7 @@
 // whose standby it is (contracts/between-servers.ts); and what the scheduler calls when the servers of the job change
 // (scaling-part.ts).
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import { partsFetch, replicaLog } from "../../contracts/between-servers.ts";
 import type { JsonContract } from "../../contracts/contract.ts";
 import { scalingSpare, scalingSurvey } from "../../contracts/scaling.ts";
@@ -44,15 +44,14 @@ function unheard(rank: number, epoch: number): WeighbridgeError {
 /** Throws BAD_REQUEST unless a server calls. */
 function ownerOf(node: number): number {
   if (roleOf(node) === "server") return rankOf(node);
-  throw new WeighbridgeError("BAD_REQUEST", `parts go from server to server, not to ${nameOf(node)}`);
+  throw badRequest(`parts go from server to server, not to ${nameOf(node)}`);
 }
 
 /** Refuses it to others with BAD_REQUEST, and where there is no job to change, with UNSUPPORTED. */
 function forScheduler<Q, R>(fn: JsonContract<Q, R>, answer: (scaling: ScalingPart, request: Q) => R): ServedFunction {
   return serve(fn, {
     handler: ({ holder: { worker }, scaling }, { body }) => {
-      if (worker !== SCHEDULER_ID)
-        throw new WeighbridgeError("BAD_REQUEST", `${fn.name} comes from the scheduler, not from ${nameOf(worker)}`);
+      if (worker !== SCHEDULER_ID) throw badRequest(`${fn.name} comes from the scheduler, not from ${nameOf(worker)}`);
       if (scaling === undefined) throw new WeighbridgeError("UNSUPPORTED", "this server has no job");
       return { body: answer(scaling, body) };
     },

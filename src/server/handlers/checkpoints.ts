@@ -6,7 +6,7 @@
 //       workers, the scheduler other callers.
 
 import { joinBytes } from "../../base/bytes.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import * as checkpoints from "../../contracts/checkpoints.ts";
 import type { Contract } from "../../contracts/contract.ts";
@@ -78,7 +78,7 @@ function relayedOperation(name: string, signature: number): Operation {
 }
 
 function requireScheduler({ worker }: WorkerIncarnation, name: string): void {
-  if (worker !== SCHEDULER_ID) throw new WeighbridgeError("BAD_REQUEST", `${name} comes from the scheduler, not from ${nameOf(worker)}`);
+  if (worker !== SCHEDULER_ID) throw badRequest(`${name} comes from the scheduler, not from ${nameOf(worker)}`);
 }
 
 function relayedName(caller: string): string {

@@ -1,7 +1,7 @@
 // parameters — serves what makes, changes, lists and clears the parameters of this server (contracts/parameters.ts),
 // and what workers report of the iterations that their consistency goes by (contracts/clocks.ts).
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest } from "../../base/errors.ts";
 import { checkColumns, endClock } from "../../consistency/update-rounds.ts";
 import { clockAdvance, clockJoin } from "../../contracts/clocks.ts";
 import { parameterClear, parameterConfigure, parameterCreate, parameterState } from "../../contracts/parameters.ts";
@@ -34,7 +34,7 @@ export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
       const parameter = parameters.get(number);
       const decoded = settings === "" ? undefined : decodeSettings(settings);
       const mode = consistency === "" ? undefined : decodeMode(consistency);
-      if (mode !== undefined && turn === 0) throw new WeighbridgeError("BAD_REQUEST", "a change of a consistency has a turn from 1 up");
+      if (mode !== undefined && turn === 0) throw badRequest("a change of a consistency has a turn from 1 up");
       const from = mode === undefined ? 0 : parameter.change({ mode, clock, turn, worker: holder.worker });
       if (decoded !== undefined) parameter.configure(decoded);
       return { clock: from };

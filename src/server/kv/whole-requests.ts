@@ -11,7 +11,7 @@
 //   WholeRequests.Q5. Served requests are valid: keys ascend, and there are as many values as widths or lens say.
 
 import { bytesOf, joinBytes } from "../../base/bytes.ts";
-import { badRequest, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, badRequest, WeighbridgeError } from "../../base/errors.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
 import { elementArrayOf, elementTypeOf } from "../../kernel/elements.ts";
 import { requireKeys } from "../../keys/key-list.ts";
@@ -148,7 +148,7 @@ function checkAnswer(request: WholeKvRequest, values: Values | undefined, lens: 
   const actual = values?.constructor.name ?? "nothing";
   const requested = request.values.constructor.name;
   if (values === undefined || elementTypeOf(values) !== elementTypeOf(request.values))
-    throw new WeighbridgeError("BAD_ARGUMENT", `a pull of ${requested} values is answered with ${requested}, not with ${actual}`);
+    throw badArgument(`a pull of ${requested} values is answered with ${requested}, not with ${actual}`);
   const problem = lens === undefined ? undefined : problemWithLens(lens, request.keys.length, values.length);
   if (problem !== undefined) throw new WeighbridgeError("VALUE_LENGTH", problem);
 }

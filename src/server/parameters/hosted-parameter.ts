@@ -11,7 +11,7 @@
 //   HostedParameter.H5. A push of a guest is async, or refused: it belongs to no clock. It is taken as one of the
 //       lowest clock, so that a change of the consistency holds for it as for the slowest worker.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange, ConsistencyPhases } from "../../consistency/consistency-phases.ts";
 import type { StalenessController } from "../../consistency/staleness-controller.ts";
 import { guestError, type WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
@@ -165,7 +165,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   protected valuesIn(payload: ArrayBufferView, shapeOf: () => ValueShape, memory: CallMemory): Float32Array {
     if (this.link !== undefined) return this.link.decoded(payload, shapeOf(), memory);
     if (payload instanceof Float32Array) return payload;
-    throw new WeighbridgeError("BAD_REQUEST", `${payload.byteLength} bytes of values came for ${this.spec.name}, which are no whole f32`);
+    throw badRequest(`${payload.byteLength} bytes of values came for ${this.spec.name}, which are no whole f32`);
   }
 
   whenFresh<T>(reading: Reading, read: () => T): T | Promise<T> {
@@ -300,10 +300,10 @@ export function decodeSettings(json: string): DecodedSettings {
   }
   const { learningRate, schedule, staleness } = value;
   if (learningRate !== undefined && !(typeof learningRate === "number" && Number.isFinite(learningRate))) {
-    throw new WeighbridgeError("BAD_REQUEST", `a learning rate is a number, not ${JSON.stringify(learningRate)}`);
+    throw badRequest(`a learning rate is a number, not ${JSON.stringify(learningRate)}`);
   }
   if (staleness !== undefined && staleness !== "any" && !(Number.isSafeInteger(staleness) && (staleness as number) >= 0)) {
-    throw new WeighbridgeError("BAD_REQUEST", `a staleness is a whole number of clocks, not ${JSON.stringify(staleness)}`);
+    throw badRequest(`a staleness is a whole number of clocks, not ${JSON.stringify(staleness)}`);
   }
   return {
     learningRate: learningRate as number | undefined,

@@ -13,7 +13,7 @@
 //       rows or its block, and counts once.
 //   PartState.P3. A page that finds no room is refused, and may be loaded again; rows and blocks are as they were.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { BlockImage } from "../../store/block-span.ts";
 import type { PulledImages } from "../../store/pulled-rows.ts";
@@ -58,7 +58,7 @@ export class PartState {
         throw new WeighbridgeError("UNKNOWN_PARAMETER", `a page of ${JSON.stringify(page.parameter)}, which this server does not have`);
       const isOfTable = page.kind !== "block" && page.kind !== "openBlock";
       if (isOfTable !== parameter instanceof TableParameter)
-        throw new WeighbridgeError("BAD_REQUEST", `a page with ${page.kind} of ${page.parameter}, which is a ${parameter.spec.kind}`);
+        throw badRequest(`a page with ${page.kind} of ${page.parameter}, which is a ${parameter.spec.kind}`);
       if (parameter instanceof TableParameter) {
         if (page.kind !== "block" && page.kind !== "openBlock") parameter.loadPage(page);
       } else if (page.kind === "block" || page.kind === "openBlock") parameter.loadPage(page);

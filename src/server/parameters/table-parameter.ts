@@ -8,7 +8,7 @@
 //       (row-contribution.ts).
 //   TableParameter.T4. Raw rows are written under the newest claim only (RowClaims.K1).
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange } from "../../consistency/consistency-phases.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { FreshRows, RowsSync } from "../../contracts/cached-rows.ts";
@@ -178,7 +178,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
   keysIn(payload: ArrayBufferView, holder: WorkerIncarnation, memory: CallMemory): BigUint64Array {
     if (this.link !== undefined) return this.link.keys(payload, holder, this.words, memory);
     if (payload instanceof BigUint64Array) return payload;
-    throw new WeighbridgeError("BAD_REQUEST", `${payload.byteLength} bytes of keys came for ${this.spec.name}, which are no whole u64`);
+    throw badRequest(`${payload.byteLength} bytes of keys came for ${this.spec.name}, which are no whole u64`);
   }
 
   gradientsIn(payload: ArrayBufferView, rowCount: number, memory: CallMemory): Float32Array {

@@ -30,7 +30,7 @@
 //   OptimizerSpec.S2. A spec is checked before any memory is taken; an unknown field is an error.
 //   OptimizerSpec.S3. Numbers are checked as float32, as kernels use them: 1e39 is infinite there, 1e-60 is 0.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import { OPTIMIZER, type OptimizerKernels } from "../../kernel/optimizer-kernels.ts";
@@ -259,7 +259,7 @@ function withDefaults(updater: PsUpdater, path: string): CustomOptimizer {
   const added = Object.keys(updater).find((field) => !UPDATER_FIELDS.includes(field));
   if (added === undefined) return updater.with();
   const how = `call ${updater.name}.with({ … }) first, as in { ...${updater.name}.with(), ${added}: … }`;
-  throw new WeighbridgeError("BAD_ARGUMENT", `${path}.${added}: the updater ${updater.name} itself has no such field; ${how}`);
+  throw badArgument(`${path}.${added}: the updater ${updater.name} itself has no such field; ${how}`);
 }
 
 /** Only the updater, on the servers, knows its settings. Its default rate is sgd's. */

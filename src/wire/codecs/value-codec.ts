@@ -10,7 +10,7 @@
 //   PackedCodec.P1. A payload of 4 n bytes is the words as they are, and every other one packed, and shorter.
 
 import { assert } from "../../base/assert.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, type WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { CODEC_COUNT_MAX, type CodecKernels } from "../../kernel/codec-kernels.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
@@ -63,7 +63,7 @@ export interface ValueCodec {
 
 /** The error for a peer's bytes that no encoder makes. */
 export function malformed(what: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_REQUEST", `malformed payload: ${what}`);
+  return badRequest(`malformed payload: ${what}`);
 }
 
 export function floatCountOf({ rowCount, width }: ValueShape): number {

@@ -14,7 +14,7 @@
 
 import type { Clock } from "../../../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../../../base/deferred.ts";
-import { reasonOf, showValue, WeighbridgeError } from "../../../base/errors.ts";
+import { badArgument, reasonOf, showValue, WeighbridgeError } from "../../../base/errors.ts";
 import { checkOptions } from "../../../base/known-options.ts";
 import { SimdOptimizerKernels } from "../../../kernel/optimizer-kernels.ts";
 import type { Activations } from "../../../nn/activations.ts";
@@ -99,7 +99,7 @@ function checkStages(network: Network, count: number): void {
 }
 
 function bad(what: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", `devices: ${what}`);
+  return badArgument(`devices: ${what}`);
 }
 
 /**
