@@ -23,8 +23,8 @@ import { Ownership } from "./ownership.ts";
 import { Parameters } from "./parameters/parameters.ts";
 import { WorkerGroups } from "./parameters/worker-groups.ts";
 import { PlacementPrepare } from "./placement-prepare.ts";
-import { serve } from "./served-function.ts";
 import { type ServerFunctions, serverFunctions } from "./server.ts";
+import { serve } from "./server-context.ts";
 import { WorkerCalls } from "./worker-calls.ts";
 
 type Frame = { readonly command: number; readonly flags: number; readonly args: number[]; readonly payload: Uint8Array };

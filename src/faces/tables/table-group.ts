@@ -8,7 +8,7 @@
 //   TableGroup.G1. A call out of this order is an error that says what comes first.
 //   TableGroup.G2. What threads added is sent before the group closes (ProcessTables.G3).
 
-import { takeCheckpoints } from "../../api/checkpoint-series.ts";
+import { takeCheckpoints } from "../../api/checkpoint.ts";
 import type { Session } from "../../api/session.ts";
 import { badArgument, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";

@@ -14,7 +14,7 @@ import type { SumStore } from "../../store/sums/sum-store.ts";
 import type { Ownership } from "../ownership.ts";
 import { keepBytes } from "../parameters/call-memory.ts";
 import type { Parameters } from "../parameters/parameters.ts";
-import { type ServedFunction, serve } from "../served-function.ts";
+import { type ServedFunction, serve } from "../server-context.ts";
 
 const FLOAT_BYTES = 4;
 

@@ -9,7 +9,7 @@ import { scalingSpare, scalingSurvey } from "../../contracts/scaling.ts";
 import { nameOf, rankOf, roleOf, SCHEDULER_ID } from "../../wire/node-id.ts";
 import { pack, writePacked } from "../replication/packed-body.ts";
 import type { ScalingPart } from "../scaling-part.ts";
-import { type ServedFunction, serve } from "../served-function.ts";
+import { type ServedFunction, serve } from "../server-context.ts";
 
 export const SERVER_HANDLERS: readonly ServedFunction[] = [
   serve(partsFetch, {

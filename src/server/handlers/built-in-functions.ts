@@ -3,7 +3,7 @@
 import { guestError } from "../../consistency/worker-incarnations.ts";
 import { isGuest } from "../../wire/node-id.ts";
 import { TENSOR_HANDLERS } from "../parameters/tensor-requests.ts";
-import type { ServedFunction } from "../served-function.ts";
+import type { ServedFunction } from "../server-context.ts";
 import { DATA_HANDLERS, GROUP_HANDLERS } from "./beside-parameters.ts";
 import { SERVER_HANDLERS } from "./between-servers.ts";
 import { CACHED_ROW_HANDLERS } from "./cached-rows.ts";

@@ -14,7 +14,7 @@ import { relayCall, relayGone } from "../../contracts/tools.ts";
 import type { Fields, FieldValues } from "../../wire/function-schema.ts";
 import { nameOf, SCHEDULER_ID } from "../../wire/node-id.ts";
 import { type CheckpointService, ownerName } from "../checkpoint/checkpoint-service.ts";
-import { type ServedFunction, serve } from "../served-function.ts";
+import { type ServedFunction, serve } from "../server-context.ts";
 
 /** A function of the service, for every caller. */
 type Operation<Q extends Fields = Fields, R extends Fields = Fields> = {

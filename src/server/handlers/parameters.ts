@@ -7,7 +7,7 @@ import { clockAdvance, clockJoin } from "../../contracts/clocks.ts";
 import { parameterClear, parameterConfigure, parameterCreate, parameterState } from "../../contracts/parameters.ts";
 import { decodeMode } from "../../store/training-state.ts";
 import { decodeSettings } from "../parameters/hosted-parameter.ts";
-import { type ServedFunction, serve } from "../served-function.ts";
+import { type ServedFunction, serve } from "../server-context.ts";
 
 export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
   serve(parameterCreate, {

@@ -3,7 +3,7 @@
 
 import { rawRowsClaim, rawRowsRead, rawRowsWrite, rowsSet, tensorSet } from "../../contracts/raw-values.ts";
 import { encodeTraining } from "../../store/training-state.ts";
-import { type ServedFunction, serve } from "../served-function.ts";
+import { type ServedFunction, serve } from "../server-context.ts";
 
 export const RAW_VALUE_HANDLERS: readonly ServedFunction[] = [
   serve(rawRowsRead, {

@@ -13,8 +13,7 @@ import type { ServedCall } from "../../peer/function-host.ts";
 import type { Ownership } from "../ownership.ts";
 import { keepKeys, roomFor } from "../parameters/call-memory.ts";
 import type { TableParameter } from "../parameters/table-parameter.ts";
-import { type ServedFunction, serve } from "../served-function.ts";
-import type { ServerContext } from "../server-context.ts";
+import { type ServedFunction, type ServerContext, serve } from "../server-context.ts";
 import { RowSubscriptions } from "./row-subscriptions.ts";
 
 const WORD_BYTES = 4;

@@ -29,7 +29,7 @@ import type { CallMemory } from "./call-memory.ts";
 import type { ParameterHost, ParameterIds } from "./parameter-host.ts";
 import { ParameterLink } from "./parameter-link.ts";
 import { ParameterPace, type Reading } from "./parameter-pace.ts";
-import type { TakenImage } from "./taken-updates.ts";
+import type { TakenImage } from "./table-workers.ts";
 
 /** A push to a parameter, by its number among those of its worker. */
 type NumberedPush = { readonly holder: WorkerIncarnation; readonly clock: number; readonly pushNumber: number };

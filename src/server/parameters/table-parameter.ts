@@ -29,11 +29,10 @@ import { type FreshRoom, freshRoom, readFresh } from "./fresh-rows.ts";
 import { HostedParameter, type ParameterImage } from "./hosted-parameter.ts";
 import { checkScale, checkSettable, greatestIn, type ParameterHost, type ParameterIds } from "./parameter-host.ts";
 import type { TablePage } from "./part-state.ts";
-import { RowClaims } from "./row-claims.ts";
 import type { RowsRound } from "./row-contribution.ts";
 import { type RowEncode, rowEncode } from "./row-encode.ts";
 import { TableRounds } from "./table-rounds.ts";
-import { TakenUpdates } from "./taken-updates.ts";
+import { RowClaims, TakenUpdates } from "./table-workers.ts";
 
 const FLOAT_BYTES = 4;
 const INDEX_BYTES = 4;

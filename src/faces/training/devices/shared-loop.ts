@@ -15,7 +15,7 @@
 import { WeighbridgeError } from "../../../base/errors.ts";
 import type { Arena } from "../../../kernel/arena.ts";
 import { HYPER, type OptimizerKernels, type OptimizerNumber, SimdOptimizerKernels } from "../../../kernel/optimizer-kernels.ts";
-import { lookUntil } from "../../../worker/level-one/spin.ts";
+import { lookUntil } from "../../../worker/level-one/task-loop.ts";
 
 const CLAIM = 0;
 const DONE = 1;

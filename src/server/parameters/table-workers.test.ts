@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RowClaims } from "./row-claims.ts";
+import { RowClaims } from "./table-workers.ts";
 
 test("the newest claim may write, every one before it is FENCED with both numbers (RowClaims.K1)", () => {
   const claims = new RowClaims("users");

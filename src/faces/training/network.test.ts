@@ -7,10 +7,9 @@ import type { Session } from "../../api/session.ts";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { dense } from "../../nn/layers/dense.ts";
 import { Workspace } from "../../nn/workspace.ts";
-import { parametersOf } from "./network.ts";
+import { parametersOf, setParamPs } from "./network.ts";
 import { EmbeddingNetwork } from "./networks/embedding-network.ts";
 import { OpenNetwork } from "./open-network.ts";
-import { setParamPs } from "./set-param-ps.ts";
 
 function built({ sparse = true }: { readonly sparse?: boolean } = {}): EmbeddingNetwork {
   const lookup = { name: "table", vocabSize: 5, width: 2, idsPerSample: 1, sampleCountMax: 2, sparse };
