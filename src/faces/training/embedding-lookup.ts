@@ -68,7 +68,7 @@ export class EmbeddingLookup implements Stage {
   readonly parameters: readonly Parameter[];
   readonly statistics: readonly [] = [];
   readonly output: Activations;
-  /** Set while the rows live on servers (set-param-ps.ts). A table that is not sparse has it on its parameter. */
+  /** Set while the rows live on servers (setParamPs). A table that is not sparse has it on its parameter. */
   serverTarget: ServerTarget | undefined;
   readonly #dense: Embedding | undefined;
   readonly #rows: SlotEmbedding | undefined;
