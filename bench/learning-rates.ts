@@ -10,7 +10,7 @@ import { parseArgs } from "node:util";
 import { ImageDataset } from "../src/faces/training/dataset.ts";
 import { Accuracy } from "../src/faces/training/metrics.ts";
 import { Model } from "../src/faces/training/model.ts";
-import { setParamPs } from "../src/faces/training/set-param-ps.ts";
+import { setParamPs } from "../src/faces/training/network.ts";
 import { SoftmaxCrossEntropy } from "../src/nn/losses/softmax-cross-entropy.ts";
 import { createLenet, LENET_CLASSES } from "../src/nn/models/lenet.ts";
 import { Workspace } from "../src/nn/workspace.ts";

@@ -4,7 +4,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { joinBytes } from "../src/base/join-bytes.ts";
+import { joinBytes } from "../src/base/bytes.ts";
 import { statusReplyShape } from "../src/wire/control.ts";
 import { Kind, PAYLOAD_BYTES_MAX } from "../src/wire/frame.ts";
 import { FunctionId } from "../src/wire/function-id.ts";

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { joinBytes } from "../src/base/join-bytes.ts";
+import { joinBytes } from "../src/base/bytes.ts";
 import type { Server } from "../src/server/server.ts";
 import { Kind } from "../src/wire/frame.ts";
 import { FunctionId } from "../src/wire/function-id.ts";

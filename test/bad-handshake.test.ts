@@ -4,7 +4,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { joinBytes } from "../src/base/join-bytes.ts";
+import { joinBytes } from "../src/base/bytes.ts";
 import type { Postoffice } from "../src/faces/kv/postoffice.ts";
 import type { PeerMetrics } from "../src/peer/channel-host.ts";
 import type { Address } from "../src/transport/transport.ts";

@@ -9,7 +9,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { joinBytes } from "../src/base/join-bytes.ts";
+import { joinBytes } from "../src/base/bytes.ts";
 import { Random } from "../src/base/random.ts";
 import type { KVWorker } from "../src/faces/kv/kv-worker.ts";
 import type { PeerMetrics } from "../src/peer/channel-host.ts";

@@ -13,7 +13,7 @@
 
 import type { Session } from "../api/session.ts";
 import type { WaitOptions } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions, checkWaitOptions } from "../base/known-options.ts";
 import type { Consistency } from "../store/consistency.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
@@ -153,9 +153,9 @@ export function checkGroupOptions(options: GroupOptions, more: readonly string[]
 }
 
 function checkNames(names: readonly string[]): void {
-  if (names.length === 0) throw new WeighbridgeError("BAD_ARGUMENT", "there are no weights to put on the servers");
+  if (names.length === 0) throw badArgument("there are no weights to put on the servers");
   const twice = names.find((name, i) => names.indexOf(name) !== i);
-  if (twice !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", `two weights have the name ${JSON.stringify(twice)}`);
+  if (twice !== undefined) throw badArgument(`two weights have the name ${JSON.stringify(twice)}`);
 }
 
 function firstNotFinite(values: Float32Array): number {

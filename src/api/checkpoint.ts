@@ -21,7 +21,7 @@
 //       that moved in between would be in it twice, or not at all. Servers make them in one epoch
 //       (CheckpointService.V8); if servers have come or left meanwhile, the cut is made again on those there are now.
 
-import { isWeighbridgeError, reasonOf, showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, isWeighbridgeError, reasonOf, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 import * as contracts from "../contracts/checkpoints.ts";
@@ -29,6 +29,7 @@ import type { Contract } from "../contracts/contract.ts";
 import { PART_COUNT } from "../keys/part.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { type JsonObject, jsonObject } from "../wire/json-value.ts";
+import type { Session } from "./session.ts";
 
 /** The way to the servers' checkpoint services. */
 export type ServerCalls = {
@@ -90,11 +91,9 @@ export function checkCheckpointOptions(options: CheckpointOptions): void {
   checkStep("step", options.step);
   checkStep("keep", options.keep);
   const { keep, job, note, onCut } = options;
-  if (keep === 0) throw new WeighbridgeError("BAD_ARGUMENT", "keep counts this checkpoint too: a whole number from 1 up, not 0");
-  if (job !== undefined && typeof job !== "string")
-    throw new WeighbridgeError("BAD_ARGUMENT", `job is the job's name, a string, not ${showValue(job)}`);
-  if (onCut !== undefined && typeof onCut !== "function")
-    throw new WeighbridgeError("BAD_ARGUMENT", `onCut is a function, not ${showValue(onCut)}`);
+  if (keep === 0) throw badArgument("keep counts this checkpoint too: a whole number from 1 up, not 0");
+  if (job !== undefined && typeof job !== "string") throw badArgument(`job is the job's name, a string, not ${showValue(job)}`);
+  if (onCut !== undefined && typeof onCut !== "function") throw badArgument(`onCut is a function, not ${showValue(onCut)}`);
   if (note !== undefined) checkNote(note);
 }
 
@@ -110,7 +109,7 @@ function checkNote(note: unknown): void {
 /** A whole number from 0 up, or nothing. Throws BAD_ARGUMENT. */
 export function checkStep(what: string, step: number | undefined): void {
   if (step === undefined || (Number.isSafeInteger(step) && step >= 0)) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `${what} is a whole number from 0 up, not ${showValue(step)}`);
+  throw badArgument(`${what} is a whole number from 0 up, not ${showValue(step)}`);
 }
 
 type TakeOptions = CheckpointOptions &
@@ -338,4 +337,28 @@ function manifestOf(reports: readonly contracts.Report[], { job, step, clock, cr
   const servers = reports.map(({ record }) => record);
   const state = note === undefined ? { run } : { run, note };
   return { job, step, clock, createdAt, serverCount: reports.length, partCount: PART_COUNT, parameters, servers, workers, state };
+}
+
+/** What fails at once would be asked for again and again. */
+const PAUSE_MS = 1000;
+
+/**
+ * Takes a checkpoint every so many clocks of a job, from one of its workers. Asks for every checkpoint before its clock
+ * comes: servers cut when the slowest worker has ended the clocks before it. One that fails is logged, and the next one
+ * is taken a second later at the earliest; if servers have no place for any, none is. Resolves once `isOver` says so,
+ * or the session has closed.
+ */
+export async function takeCheckpoints(session: Session, everyClocks: number, isOver: () => boolean): Promise<void> {
+  let clock = everyClocks * (1 + Math.floor(session.clocks / everyClocks));
+  while (!isOver()) {
+    try {
+      await session.checkpoint({ clock, step: clock });
+    } catch (thrown) {
+      if (isOver() || isWeighbridgeError(thrown, "CLOSED")) return;
+      session.log.warn("a snapshot was not taken", { clock, reason: reasonOf(thrown) });
+      if (isWeighbridgeError(thrown, "UNSUPPORTED")) return;
+      await new Promise<void>((resolve) => session.time.after(PAUSE_MS, resolve));
+    }
+    clock = Math.max(clock + everyClocks, everyClocks * Math.ceil(session.clocks / everyClocks));
+  }
 }

@@ -1,6 +1,6 @@
 // function-target — where a function of the user's own is called: one server by its number, or the owner of a key.
 
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 import type { Route } from "../worker/router/server-directory.ts";
 
@@ -22,7 +22,7 @@ export function routeOf(target: FunctionTarget, servers: readonly number[]): Rou
   if (typeof key !== "bigint" || BigInt.asUintN(64, key) !== key) {
     const unknown = names.find((other) => !NAMES.includes(other));
     const what = "{ server: its number } or { key: a bigint from 0 to 2^64 - 1 }";
-    throw new WeighbridgeError("BAD_ARGUMENT", `a function is called at ${what}, not ${showValue(target)}${didYouMean(unknown, NAMES)}`);
+    throw badArgument(`a function is called at ${what}, not ${showValue(target)}${didYouMean(unknown, NAMES)}`);
   }
   return { key };
 }

@@ -9,7 +9,7 @@
 //   ParameterFiles.F1. One name, one place: two parameters never share one, whatever letters they have.
 //   ParameterFiles.F2. What was saved before stays until what is saved now is whole.
 
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue } from "../base/errors.ts";
 import { hashText } from "../keys/mix.ts";
 import { loadParameter, type ServerCalls, takeCheckpoint } from "./checkpoint.ts";
 
@@ -58,16 +58,12 @@ export class ParameterFiles {
 
 function checked(directory: string): string {
   if (typeof directory === "string" && directory !== "") return directory;
-  throw new WeighbridgeError(
-    "BAD_ARGUMENT",
-    `a directory below the servers' place for checkpoints has a name, not ${showValue(directory)}`,
-  );
+  throw badArgument(`a directory below the servers' place for checkpoints has a name, not ${showValue(directory)}`);
 }
 
 /** F1. Throws BAD_ARGUMENT. */
 function fileNameOf(parameter: string): string {
-  if (typeof parameter !== "string")
-    throw new WeighbridgeError("BAD_ARGUMENT", `a parameter's name is a string, not ${showValue(parameter)}`);
+  if (typeof parameter !== "string") throw badArgument(`a parameter's name is a string, not ${showValue(parameter)}`);
   const escaped = [...new TextEncoder().encode(parameter)].map((byte) => letterOf(byte)).join("");
   if (escaped.length <= FILE_NAME_LENGTH_MAX && parameter.isWellFormed()) return escaped;
   return `${escaped.slice(0, FILE_NAME_LENGTH_MAX)}.${hashText(parameter).toString(16)}`;

@@ -1,7 +1,7 @@
 // parameter-options — what a user says of a tensor or an embedding, checked, and made the spec that all nodes share.
 // Sends nothing.
 
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import type { RowElement } from "../kernel/row-element.ts";
 import { type Consistency, engineConsistency } from "../store/consistency.ts";
@@ -59,9 +59,9 @@ export function tensorSpec(name: string, options: TensorOptions): TensorSpec {
   checkName(name);
   checkOptions(options, ["shape", ...COMMON_OPTIONS], `the options of tensor ${name}`);
   const { shape } = options;
-  if (!Array.isArray(shape)) throw new WeighbridgeError("BAD_ARGUMENT", `tensor ${name} needs a shape: a list of whole numbers`);
+  if (!Array.isArray(shape)) throw badArgument(`tensor ${name} needs a shape: a list of whole numbers`);
   const wrong = shape.findIndex((size: unknown) => !Number.isSafeInteger(size));
-  if (wrong >= 0) throw new WeighbridgeError("BAD_ARGUMENT", `tensor ${name} has a shape of whole numbers, not ${showValue(shape)}`);
+  if (wrong >= 0) throw badArgument(`tensor ${name} has a shape of whole numbers, not ${showValue(shape)}`);
   return { kind: "tensor", name, shape, ...commonSpec(name, options, "tensor") };
 }
 
@@ -71,15 +71,11 @@ export function embeddingSpec(name: string, options: EmbeddingOptions<RowTypeOpt
   checkOptions(options, ["dim", "rows", "versions", "rowType", ...COMMON_OPTIONS], `the options of embedding ${name}`);
   const { dim, rows, versions = false } = options;
   if (!(Number.isSafeInteger(dim) && dim >= 1)) {
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `embedding ${name} needs a dim, the elements of a row: a whole number from 1 up, not ${showValue(dim)}`,
-    );
+    throw badArgument(`embedding ${name} needs a dim, the elements of a row: a whole number from 1 up, not ${showValue(dim)}`);
   }
   if (!(rows === undefined || (Number.isSafeInteger(rows) && rows >= 1)))
-    throw new WeighbridgeError("BAD_ARGUMENT", `embedding ${name}: rows is a whole number from 1 up, or left out, not ${showValue(rows)}`);
-  if (typeof versions !== "boolean")
-    throw new WeighbridgeError("BAD_ARGUMENT", `embedding ${name}: versions is true or false, not ${showValue(versions)}`);
+    throw badArgument(`embedding ${name}: rows is a whole number from 1 up, or left out, not ${showValue(rows)}`);
+  if (typeof versions !== "boolean") throw badArgument(`embedding ${name}: versions is true or false, not ${showValue(versions)}`);
   const rowType = rowTypeSpec(options.rowType, dim, `embedding ${name}`);
   const spec: TableSpec = {
     kind: "table",
@@ -95,7 +91,7 @@ export function embeddingSpec(name: string, options: EmbeddingOptions<RowTypeOpt
 }
 
 function checkName(name: string): void {
-  if (typeof name !== "string") throw new WeighbridgeError("BAD_ARGUMENT", `a parameter's name is a string, not ${showValue(name)}`);
+  if (typeof name !== "string") throw badArgument(`a parameter's name is a string, not ${showValue(name)}`);
 }
 
 function commonSpec(name: string, options: CommonOptions, kind: "tensor" | "table"): Omit<TensorSpec, "kind" | "name" | "shape"> {

@@ -12,13 +12,12 @@
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import type { Log } from "../base/log.ts";
 import type { LeaveBarrier } from "../cluster/cluster-node.ts";
 import { checkpointSave } from "../contracts/checkpoints.ts";
-import { type Contract, isContract } from "../contracts/contract.ts";
-import { checkWorkerFunction, isWorkerFunction } from "../contracts/user-function.ts";
+import { type Contract, checkWorkerFunction, isContract, isWorkerFunction } from "../contracts/contract.ts";
 import type { WorkerFunction, WorkerHandler } from "../contracts/worker-function.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
@@ -108,9 +107,8 @@ export class Session {
    */
   static async open(node: SessionNode, wait: WaitOptions = {}): Promise<Session> {
     const { worker } = node;
-    if (worker === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `a session needs a worker node, but this is the ${node.role}`);
-    if (worker.router.servers.length === 0)
-      throw new WeighbridgeError("BAD_ARGUMENT", "a session needs servers, and this cluster has none");
+    if (worker === undefined) throw badArgument(`a session needs a worker node, but this is the ${node.role}`);
+    if (worker.router.servers.length === 0) throw badArgument("a session needs servers, and this cluster has none");
     if (worker.sessions === undefined)
       throw new WeighbridgeError(
         "UNSUPPORTED",
@@ -277,7 +275,7 @@ export class Session {
     const { clock = this.clocks } = options;
     if (!(Number.isSafeInteger(clock) && clock >= this.clocks && clock <= CLOCK_MAX)) {
       const why = clock > CLOCK_MAX ? `clocks end at ${CLOCK_MAX}` : `this worker has finished ${this.clocks} already`;
-      throw new WeighbridgeError("BAD_ARGUMENT", `a checkpoint at clock ${showValue(clock)}: ${why}`);
+      throw badArgument(`a checkpoint at clock ${showValue(clock)}: ${why}`);
     }
     if (this.#saving !== undefined || this.#files.isSaving) throw isSavingAlready();
     const createdAt = new Date().toISOString();
@@ -450,10 +448,7 @@ function isSavingAlready(): WeighbridgeError {
 
 function checkFunction(fn: unknown): void {
   if (isWorkerFunction(fn))
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `${fn.name} is a function of workers, which servers call: a worker calls functions of servers`,
-    );
+    throw badArgument(`${fn.name} is a function of workers, which servers call: a worker calls functions of servers`);
   if (isContract(fn)) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `what is called is a function that psFunction() made, not ${showValue(fn)}`);
+  throw badArgument(`what is called is a function that psFunction() made, not ${showValue(fn)}`);
 }

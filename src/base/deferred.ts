@@ -1,7 +1,7 @@
 // deferred — a promise with its handles outside, and a wait with a deadline and an AbortSignal on any promise.
 
 import type { Clock } from "./clock.ts";
-import { showValue, WeighbridgeError } from "./errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "./errors.ts";
 
 export class Deferred<T> {
   readonly promise: Promise<T>;
@@ -27,15 +27,12 @@ export type WaitOptions = {
 /** Throws BAD_ARGUMENT for an illegal wait; for callers that send something before they wait. */
 export function checkWait(options: WaitOptions): void {
   if (typeof options !== "object" || options === null)
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `how to wait is an object, such as { deadlineMs: 1000 }, or left out, not ${showValue(options)}`,
-    );
+    throw badArgument(`how to wait is an object, such as { deadlineMs: 1000 }, or left out, not ${showValue(options)}`);
   const { deadlineMs, signal } = options;
   if (deadlineMs !== undefined && !(typeof deadlineMs === "number" && deadlineMs >= 0))
-    throw new WeighbridgeError("BAD_ARGUMENT", `a deadline of ${showValue(deadlineMs)} ms`);
+    throw badArgument(`a deadline of ${showValue(deadlineMs)} ms`);
   if (signal !== undefined && typeof signal?.addEventListener !== "function")
-    throw new WeighbridgeError("BAD_ARGUMENT", `a signal is an AbortSignal, not ${showValue(signal)}`);
+    throw badArgument(`a signal is an AbortSignal, not ${showValue(signal)}`);
 }
 
 /**

@@ -1,7 +1,7 @@
 // field-checks — a configuration as a list of fields: what each may be, and what it is when it is left out. One list
 // checks values and names, and fills in what was left out.
 
-import { showValue, WeighbridgeError } from "./errors.ts";
+import { badArgument, showValue, type WeighbridgeError } from "./errors.ts";
 import { checkOptions } from "./known-options.ts";
 import { didYouMean } from "./nearest-name.ts";
 
@@ -36,7 +36,7 @@ export function checkFields<T extends object>(config: object, checks: FieldCheck
 /** The error for a field that is something else than `expected`. A field is written { name }. */
 export function refuse(field: Readonly<Record<string, unknown>>, expected: string, hint = ""): WeighbridgeError {
   const [name, value] = Object.entries(field)[0] as [string, unknown];
-  return new WeighbridgeError("BAD_ARGUMENT", `${name} is ${expected}, not ${showValue(value)}${hint}`);
+  return badArgument(`${name} is ${expected}, not ${showValue(value)}${hint}`);
 }
 
 /** A whole number between two others. */
@@ -55,8 +55,9 @@ export function positive(initial: number): FieldCheck<number> {
   return { expected: "a number above 0", isRight: (value) => typeof value === "number" && value > 0, initial };
 }
 
-export function flag(initial: boolean): FieldCheck<boolean> {
-  return { expected: "true or false", isRight: (value) => typeof value === "boolean", initial };
+/** Left out, false. */
+export function flag(): FieldCheck<boolean> {
+  return { expected: "true or false", isRight: (value) => typeof value === "boolean", initial: false };
 }
 
 /** A path, or left out. */

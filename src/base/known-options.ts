@@ -2,13 +2,13 @@
 // if all are known: calls of the data plane are checked too.
 
 import { checkWait, type WaitOptions } from "./deferred.ts";
-import { showValue, WeighbridgeError } from "./errors.ts";
+import { badArgument, showValue, type WeighbridgeError } from "./errors.ts";
 import { nearestName } from "./nearest-name.ts";
 
 /** Throws BAD_ARGUMENT unless `options` is an object with known names only. `what` is "the options of tensor w". */
 export function checkOptions(options: unknown, known: readonly string[], what: string): void {
   if (typeof options !== "object" || options === null)
-    throw new WeighbridgeError("BAD_ARGUMENT", `${what} are an object with ${known.join(", ")}, not ${showValue(options)}`);
+    throw badArgument(`${what} are an object with ${known.join(", ")}, not ${showValue(options)}`);
   for (const name in options) if (!known.includes(name)) throw unknownOptions(options, known, what);
 }
 
@@ -23,8 +23,7 @@ export function checkWaitOptions(options: WaitOptions, known: readonly string[] 
 function unknownOptions(options: object, known: readonly string[], what: string): WeighbridgeError {
   const unknown = Object.keys(options).filter((name) => !known.includes(name));
   const nearest = [...new Set(unknown.map((name) => nearestName(name, known)))].join(" and ");
-  return new WeighbridgeError(
-    "BAD_ARGUMENT",
+  return badArgument(
     `${what} have no ${unknown.map((name) => JSON.stringify(name)).join(", ")}; there are ${known.join(", ")}; did you mean ${nearest}?`,
   );
 }

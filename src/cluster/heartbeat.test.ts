@@ -9,7 +9,7 @@ import { SILENT_LOG } from "../base/log.ts";
 import { HEARTBEAT } from "../contracts/control.ts";
 import { serveJson } from "../peer/call-function.ts";
 import { Peer } from "../peer/peer.ts";
-import { PlainReadBuffers } from "../peer/plain-memory.ts";
+import { PlainReadBuffers } from "../peer/request-assembly.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { SimNetwork } from "../testing/sim-network.ts";
 import type { Empty } from "../wire/control.ts";

@@ -9,7 +9,7 @@ import { jsonContract } from "../contracts/contract.ts";
 import type { HEARTBEAT } from "../contracts/control.ts";
 import { ask, serveJson } from "../peer/call-function.ts";
 import { Peer } from "../peer/peer.ts";
-import { PlainReadBuffers } from "../peer/plain-memory.ts";
+import { PlainReadBuffers } from "../peer/request-assembly.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { SimNetwork } from "../testing/sim-network.ts";
 import { emptyShape } from "../wire/control.ts";

@@ -14,7 +14,7 @@
 //   ConsistencyPhases.M6. Bounded: phases that no clock can have any more are dropped; at most PHASES_MAX others exist.
 
 import { assert } from "../base/assert.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../base/errors.ts";
 
 export type ConsistencyMode = {
   /** async: applied on arrival. sync: collected for each clock, reduced in rank order and applied once. */
@@ -114,7 +114,7 @@ export class ConsistencyPhases {
   resume({ phases, turn, turnWorker }: ConsistencyHistory): void {
     const isRising = phases.every(({ from }, i) => i === 0 || from > (phases[i - 1] as ConsistencyPhase).from);
     if (phases.length === 0 || phases.length > PHASES_MAX || !isRising)
-      throw new WeighbridgeError("BAD_REQUEST", `${phases.length} phases of a consistency, which do not follow each other`);
+      throw badRequest(`${phases.length} phases of a consistency, which do not follow each other`);
     assert(this.clockTop < 0, "nothing was taken before");
     this.#set(phases);
     this.#turn = turn;

@@ -12,7 +12,7 @@
 
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
 
 /**
@@ -80,7 +80,7 @@ export class ParkingLot {
    */
   park(parking: Parking): ParkedReadId {
     const { clock, readsMax, bytesMax } = this.#options;
-    if (!(parking.deadlineMs >= 0)) throw new WeighbridgeError("BAD_ARGUMENT", `a deadline of ${parking.deadlineMs} ms`);
+    if (!(parking.deadlineMs >= 0)) throw badArgument(`a deadline of ${parking.deadlineMs} ms`);
     if (this.readCount >= readsMax || this.#parkedBytes + parking.bytes > bytesMax) throw this.#full(parking);
     const entry: Entry = {
       sequence: this.#sequence++,

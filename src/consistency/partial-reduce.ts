@@ -13,7 +13,7 @@
 //   PartialReduce.Q5. Open groups are bounded (QUEUE_FULL); a key without waiters costs nothing.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import { nameOf, rankOf } from "../wire/node-id.ts";
 import { type WorkerIncarnation, WorkerIncarnations } from "./worker-incarnations.ts";
 
@@ -70,10 +70,7 @@ export class PartialReduce {
     const { key, worker, want } = request;
     const group = this.#forming.get(key) ?? this.#open(request);
     if (group.want !== want) {
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `${nameOf(worker)} wants a group of ${want} under key ${key}, where a group of ${group.want} forms`,
-      );
+      throw badArgument(`${nameOf(worker)} wants a group of ${want} under key ${key}, where a group of ${group.want} forms`);
     }
     const earlier = group.requests.get(worker);
     group.requests.set(worker, request); // PartialReduce.Q2
@@ -154,7 +151,7 @@ export class PartialReduce {
 
 function checkRequest({ worker, want, patienceMs }: PartnerRequest): void {
   const isCount = Number.isSafeInteger(want) && want >= 1 && want <= WANT_MAX;
-  if (!isCount) throw new WeighbridgeError("BAD_ARGUMENT", `${nameOf(worker)} wants a group of ${want}: it has 1 to ${WANT_MAX} members`);
+  if (!isCount) throw badArgument(`${nameOf(worker)} wants a group of ${want}: it has 1 to ${WANT_MAX} members`);
   if (patienceMs >= 0 && patienceMs <= PATIENCE_MAX_MS) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `${nameOf(worker)} waits ${patienceMs} ms for partners: 0 to ${PATIENCE_MAX_MS} are possible`);
+  throw badArgument(`${nameOf(worker)} waits ${patienceMs} ms for partners: 0 to ${PATIENCE_MAX_MS} are possible`);
 }

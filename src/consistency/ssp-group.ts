@@ -18,7 +18,7 @@
 //       clock set again.
 
 import type { Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { type ParkedRead, type ParkedReadId, ParkingLot } from "./parking-lot.ts";
 import { type ClocksImage, checkStaleness, StalenessController } from "./staleness-controller.ts";
@@ -87,14 +87,13 @@ export class SspGroups {
     const group = this.#groups.get(key) ?? this.#create({ size, tolerance });
     if (group.size !== size || group.tolerance !== tolerance) {
       const requested = `size ${size} and tolerance ${tolerance}`;
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
+      throw badArgument(
         `${nameOf(holder.worker)} asks for SSP group ${key} with ${requested}: it has size ${group.size} and tolerance ${group.tolerance}`,
       );
     }
     const member = group.versions.memberAt(holder.worker);
     if (member === undefined && group.versions.isFormed && group.versions.memberCount >= size) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `${nameOf(holder.worker)} finds SSP group ${key} with all its ${size} members`);
+      throw badArgument(`${nameOf(holder.worker)} finds SSP group ${key} with all its ${size} members`);
     }
     if (member !== undefined && member.incarnation < holder.incarnation) this.#end(group, { ...holder, incarnation: member.incarnation });
     const version = group.versions.join(holder);
@@ -179,7 +178,7 @@ export class SspGroups {
   #create({ size, tolerance }: { size: number; tolerance: number }): SspGroup {
     checkStaleness(tolerance);
     if (!Number.isSafeInteger(size) || size < 1 || size > SIZE_MAX) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `an SSP group of ${size}: it has 1 to ${SIZE_MAX} members`);
+      throw badArgument(`an SSP group of ${size}: it has 1 to ${SIZE_MAX} members`);
     }
     if (this.#groups.size >= GROUPS_MAX) {
       throw new WeighbridgeError("QUEUE_FULL", `there are ${GROUPS_MAX} SSP groups already`, { retryable: true });

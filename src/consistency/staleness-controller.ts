@@ -23,7 +23,7 @@
 // staleness τ. τ = 0 is sequential, τ = Infinity eventual. A task that reads nothing waits with a read of nothing.
 
 import { AssertionError } from "../base/assert.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument } from "../base/errors.ts";
 import { isGuest, nameOf } from "../wire/node-id.ts";
 import { type MemberClock, MemberClocks } from "./update-rounds.ts";
 import { guestError, type WorkerIncarnation } from "./worker-incarnations.ts";
@@ -193,5 +193,5 @@ export class StalenessController extends MemberClocks {
 /** A bound is a whole number of clocks, or Infinity. Throws BAD_ARGUMENT. */
 export function checkStaleness(staleness: number): void {
   if (staleness === Infinity || (Number.isSafeInteger(staleness) && staleness >= 0)) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `a staleness of ${staleness}: it is a whole number of clocks, or Infinity`);
+  throw badArgument(`a staleness of ${staleness}: it is a whole number of clocks, or Infinity`);
 }

@@ -27,7 +27,7 @@
 //   UpdateRounds.D1. A cut at clock c comes when every round below c has been applied, and before any other is.
 
 import { AssertionError } from "../base/assert.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
 import type { ConsistencyPhases } from "./consistency-phases.ts";
 import type { ParkingLot } from "./parking-lot.ts";
@@ -200,7 +200,7 @@ function countedPushes({ tables, tensors, pacer }: ClockCaller["parameters"], re
 /** A report has columns of one length. Throws BAD_REQUEST. */
 export function checkColumns(...lengths: readonly number[]): void {
   if (lengths.every((length) => length === lengths[0])) return;
-  throw new WeighbridgeError("BAD_REQUEST", `a report of pushes has columns of different lengths: ${lengths.join(", ")}`);
+  throw badRequest(`a report of pushes has columns of different lengths: ${lengths.join(", ")}`);
 }
 
 /** Of updates `H`, which must not call back when they are applied or freed. */
@@ -443,5 +443,5 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
 
 function checkClock(worker: number, clock: number): void {
   if (Number.isSafeInteger(clock) && clock >= 0) return;
-  throw new WeighbridgeError("BAD_REQUEST", `${nameOf(worker)} reports the clock ${clock}`);
+  throw badRequest(`${nameOf(worker)} reports the clock ${clock}`);
 }

@@ -21,11 +21,13 @@
 //   Contract.C2. A function with a number of its own is named by it in frames, and its schemas are those of the
 //       protocol's version: no hashes travel.
 
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue } from "../base/errors.ts";
 import { hashText } from "../keys/mix.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { type Fields, FunctionSchema, type JsonField, json } from "../wire/function-schema.ts";
 import type { Check } from "../wire/json-body.ts";
+import type { PsFunction } from "./ps-function.ts";
+import type { WorkerFunction } from "./worker-function.ts";
 
 export type Target = "part" | "block" | "server" | "worker" | "scheduler" | "node";
 
@@ -96,8 +98,7 @@ export function contract<const Q extends Fields, const R extends Fields>(options
   const { name, target, effect, answersAgain = false, answersParts = true, followsUpdates = false } = options;
   const { acknowledgesLater = false, id = FunctionId.FUNCTION } = options;
   if (typeof name !== "string" || !NAME_PATTERN.test(name)) {
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
+    throw badArgument(
       `a function's name begins with a letter and has up to 128 letters, digits, ".", "_", "/" and "-"; ${showValue(name)} does not`,
     );
   }
@@ -140,4 +141,20 @@ export function jsonContract<Q, R>(
 /** Whether something that a caller hands over is a contract, with or without a handler. */
 export function isContract(value: unknown): value is Contract {
   return typeof value === "object" && value !== null && "request" in value && value.request instanceof FunctionSchema;
+}
+
+/** Whether something that a module exports is a function of servers. */
+export function isPsFunction(value: unknown): value is PsFunction {
+  return isContract(value) && value.target === "server" && "isInPlace" in value;
+}
+
+/** Whether something that a module exports is a function of workers. */
+export function isWorkerFunction(value: unknown): value is WorkerFunction {
+  return isContract(value) && value.target === "worker" && "isInPlace" in value;
+}
+
+/** Throws BAD_ARGUMENT for what a caller hands over and `workerFunction` has not made. */
+export function checkWorkerFunction(value: unknown): void {
+  if (isWorkerFunction(value)) return;
+  throw badArgument(`what a worker serves is a function that workerFunction() made, not ${showValue(value)}`);
 }

@@ -1,7 +1,7 @@
-// described-function — what all functions of users' own are described by: those of servers
-// (ps-function.ts) and those of workers (worker-function.ts). Makes them; user-function.ts recognises them.
+// described-function — what all functions of users' own are described by: those of servers (ps-function.ts) and
+// those of workers (worker-function.ts). Makes them; contract.ts recognises them.
 
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 import type { Fields } from "../wire/function-schema.ts";
 import { type Contract, contract } from "./contract.ts";
@@ -28,16 +28,12 @@ export function describedFunction<const Q extends Fields, const R extends Fields
   }: { readonly target: "server" | "worker"; readonly optionNames: readonly string[]; readonly answersAgain?: boolean },
 ): Contract<Q, R> {
   if (typeof options !== "object" || options === null)
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `a function is described by an object with ${optionNames.join(", ")}, not ${showValue(options)}`,
-    );
+    throw badArgument(`a function is described by an object with ${optionNames.join(", ")}, not ${showValue(options)}`);
   const { name, request, response, reads = false } = options;
   const made = contract({ name, request, response, target, effect: reads ? "read" : "update", answersAgain });
   const unknown = Object.keys(options).find((option) => !optionNames.includes(option)); // "read" would be no promise at all
   if (unknown !== undefined)
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
+    throw badArgument(
       `${name}: a function has no ${JSON.stringify(unknown)}; there are ${optionNames.join(", ")}${didYouMean(unknown, optionNames)}`,
     );
   return made;
@@ -46,5 +42,5 @@ export function describedFunction<const Q extends Fields, const R extends Fields
 /** Throws BAD_ARGUMENT for what is no function. */
 export function checkHandler(name: string, handler: unknown): void {
   if (typeof handler === "function") return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `${name}: a handler is a function, not ${showValue(handler)}`);
+  throw badArgument(`${name}: a handler is a function, not ${showValue(handler)}`);
 }

@@ -17,7 +17,7 @@
 //   PsFunction.P3. A `deterministic` one does the same wherever it runs for the same requests, in the same order, on
 //       the same state: replicated and durable servers repeat it. They refuse others that change state.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument } from "../base/errors.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import type { Contract } from "./contract.ts";
 import { checkHandler, describedFunction } from "./described-function.ts";
@@ -80,7 +80,7 @@ export function psFunction<const Q extends Fields, const R extends Fields>(optio
   const { name, inPlace = false, deterministic = false, save, load, handler, again } = options;
   checkHandler(name, handler);
   if ((save === undefined) !== (load === undefined) || (save !== undefined && !deterministic))
-    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: a function has save and load, both, if it is deterministic and keeps state`);
+    throw badArgument(`${name}: a function has save and load, both, if it is deterministic and keeps state`);
   return {
     ...{ ...made, isInPlace: inPlace, isDeterministic: deterministic, handle: handler, handleAgain: again ?? handler },
     ...(save === undefined || load === undefined ? {} : { save, load }),

@@ -15,8 +15,8 @@
 //       ended, and those after have not begun. So copies wait for no batch, and run beside those of other keys.
 
 import { assert } from "../base/assert.ts";
-import { bytesOf } from "../base/bytes-of.ts";
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { bytesOf } from "../base/bytes.ts";
+import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
 import { elementsAt, ROW_ELEMENTS, type RowArray, type RowElement } from "../kernel/row-element.ts";
 import type { ResolvedOptimizer } from "../store/updaters/optimizer-spec.ts";
 import { slotLayoutOf } from "../store/updaters/slot-layout.ts";
@@ -147,12 +147,11 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
   }
 
   checkData(data: DeviceTensor, what: string): void {
-    if (!(data instanceof DeviceTensor))
-      throw new WeighbridgeError("BAD_ARGUMENT", `${what} takes a tensor on CUDA (model.tensor), not ${showValue(data)}`);
-    if (data.dtype !== this.dtype) throw new WeighbridgeError("BAD_ARGUMENT", `${what}: the model is of ${this.dtype}, not ${data.title}`);
-    if (data.isFree) throw new WeighbridgeError("BAD_ARGUMENT", `${what}: ${data.title} was freed`);
+    if (!(data instanceof DeviceTensor)) throw badArgument(`${what} takes a tensor on CUDA (model.tensor), not ${showValue(data)}`);
+    if (data.dtype !== this.dtype) throw badArgument(`${what}: the model is of ${this.dtype}, not ${data.title}`);
+    if (data.isFree) throw badArgument(`${what}: ${data.title} was freed`);
     if (!this.#cards.has(data.device.card))
-      throw new WeighbridgeError("BAD_ARGUMENT", `${what}: ${data.title} is on ${data.device.card.title}, which the model does not use`);
+      throw badArgument(`${what}: ${data.title} is on ${data.device.card.title}, which the model does not use`);
   }
 
   /** Tensors change only by being freed. */
@@ -187,8 +186,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
   takePush({ data, after }: PushedData<DeviceTensor>, _version: ResultVersion): Place {
     if (after instanceof CudaStream) this.#after.add(after);
     else if (after instanceof CudaEvent) this.#stream.reduce.waitFor(after);
-    else if (after !== undefined)
-      throw new WeighbridgeError("BAD_ARGUMENT", `a push goes after a stream or an event of CUDA, not ${showValue(after)}`);
+    else if (after !== undefined) throw badArgument(`a push goes after a stream or an event of CUDA, not ${showValue(after)}`);
     return data.place;
   }
 

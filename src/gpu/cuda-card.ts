@@ -8,7 +8,7 @@
 //   CudaCard.C3. `close` frees what the card still holds. The context itself is the process's, shared with other
 //       libraries: it is released, not destroyed.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import type { CudaCompiler } from "./cuda-compiler.ts";
 import { CUDA_NOT_FOUND, CUDA_PEER_ACCESS_ALREADY_ENABLED, CUDA_SUCCESS, type CudaDriver } from "./cuda-driver.ts";
 import { CudaEvent } from "./cuda-stream.ts";
@@ -117,10 +117,9 @@ export class CudaCard {
     };
     const shown = `address 0x${address.toString(16)}`;
     if (attribute(POINTER_ATTRIBUTE.memoryType) !== DEVICE_MEMORY || attribute(POINTER_ATTRIBUTE.deviceOrdinal) !== this.ordinal)
-      throw new WeighbridgeError("BAD_ARGUMENT", `${shown} is no memory of ${this.title}`);
+      throw badArgument(`${shown} is no memory of ${this.title}`);
     const room = attribute(POINTER_ATTRIBUTE.rangeStart) + attribute(POINTER_ATTRIBUTE.rangeBytes) - address;
-    if (room < byteCount)
-      throw new WeighbridgeError("BAD_ARGUMENT", `${shown} has ${room} bytes behind it, and the tensor takes ${byteCount}`);
+    if (room < byteCount) throw badArgument(`${shown} has ${room} bytes behind it, and the tensor takes ${byteCount}`);
   }
 
   /** Lets kernels of this card read and write the other's memory. Throws UNSUPPORTED if the cards cannot. */
@@ -169,7 +168,7 @@ export class CudaCard {
     const handle = new BigUint64Array(8);
     const code = functions.cuModuleGetFunction(handle, module, name);
     if (code === CUDA_NOT_FOUND)
-      throw new WeighbridgeError("BAD_ARGUMENT", `the source has no kernel ${JSON.stringify(name)}; is it declared extern "C" __global__?`);
+      throw badArgument(`the source has no kernel ${JSON.stringify(name)}; is it declared extern "C" __global__?`);
     this.check(code, `cuModuleGetFunction of ${name}`);
     return Number(handle[0]);
   }

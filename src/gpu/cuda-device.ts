@@ -1,6 +1,6 @@
 // cuda-device — a logical device: a number, the card it is on, and a stream of its own. Several may share a card.
 
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import type { CudaCard } from "./cuda-card.ts";
 import { CudaKernel } from "./cuda-kernel.ts";
@@ -43,10 +43,7 @@ export class CudaDevice {
     checkShape(shape);
     const number = Number(address);
     if (!Number.isSafeInteger(number) || number <= 0 || number % bytesOf(dtype) !== 0)
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `a device address is a whole number, a multiple of ${bytesOf(dtype)}, not ${showValue(address)}`,
-      );
+      throw badArgument(`a device address is a whole number, a multiple of ${bytesOf(dtype)}, not ${showValue(address)}`);
     this.card.checkForeign(number, lengthOf(shape) * bytesOf(dtype));
     return new DeviceTensor(this, { address: number, isOwn: false, isFree: false, places: new Set() }, { dtype, shape });
   }

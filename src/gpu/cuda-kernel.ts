@@ -5,7 +5,7 @@
 //       beyond them otherwise.
 //   CudaKernel.K2. A launch returns at once; what fails on the card fails the next wait for it (DEVICE_FAILED).
 
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import type { CudaCard } from "./cuda-card.ts";
 import { CUDA_SUCCESS } from "./cuda-driver.ts";
@@ -67,17 +67,11 @@ export class CudaKernel {
    */
   launch(options: LaunchOptions, ...values: readonly KernelArgument[]): void {
     if (values.length !== this.#sizes.length)
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `kernel ${this.name} has ${this.#sizes.length} parameters, and got ${values.length} values`,
-      );
+      throw badArgument(`kernel ${this.name} has ${this.#sizes.length} parameters, and got ${values.length} values`);
     for (const [i, value] of values.entries()) {
       const bytes = writeValue(this.#values, 8 * i, value);
       if (bytes !== this.#sizes[i])
-        throw new WeighbridgeError(
-          "BAD_ARGUMENT",
-          `parameter ${i} of kernel ${this.name} takes ${this.#sizes[i]} bytes, and the value has ${bytes}`,
-        );
+        throw badArgument(`parameter ${i} of kernel ${this.name} takes ${this.#sizes[i]} bytes, and the value has ${bytes}`);
     }
     this.launchWith(this.#pointers, options);
   }
@@ -101,7 +95,7 @@ function sizes(what: string, size: LaunchSize): readonly [number, number, number
   const [x, y = 1, z = 1] = typeof size === "number" ? [size] : size;
   for (const number of [x, y, z])
     if (!Number.isSafeInteger(number) || number < 1 || number >= 2 ** 31)
-      throw new WeighbridgeError("BAD_ARGUMENT", `${what} is of whole numbers above 0, not ${showValue(size)}`);
+      throw badArgument(`${what} is of whole numbers above 0, not ${showValue(size)}`);
   return [x, y, z];
 }
 
@@ -120,7 +114,7 @@ function writeValue(target: DataView, offset: number, value: KernelArgument): nu
   } else if ("u64" in value) {
     target.setBigUint64(offset, BigInt(value.u64), true);
     return 8;
-  } else throw new WeighbridgeError("BAD_ARGUMENT", `a kernel takes tensors and { i32: 1 } and the like, not ${showValue(value)}`);
+  } else throw badArgument(`a kernel takes tensors and { i32: 1 } and the like, not ${showValue(value)}`);
   return 4;
 }
 

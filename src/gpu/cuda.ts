@@ -1,6 +1,6 @@
 // cuda — opens CUDA and knows the cards and logical devices of the machine.
 
-import { reasonOf, showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, reasonOf, showValue } from "../base/errors.ts";
 import { CudaCard } from "./cuda-card.ts";
 import { type CudaCompiler, loadCudaCompiler } from "./cuda-compiler.ts";
 import { CudaDevice } from "./cuda-device.ts";
@@ -19,7 +19,7 @@ export type CudaOptions = {
 /** Rejects with NO_DEVICE if there is no koffi, no driver, no compiler or no card. */
 export async function openCuda({ nativeCalls, devicesPerCard = 1, platform }: CudaOptions): Promise<Cuda> {
   if (!Number.isSafeInteger(devicesPerCard) || devicesPerCard < 1)
-    throw new WeighbridgeError("BAD_ARGUMENT", `devicesPerCard is a whole number above 0, not ${showValue(devicesPerCard)}`);
+    throw badArgument(`devicesPerCard is a whole number above 0, not ${showValue(devicesPerCard)}`);
   let native: NativeLibraries;
   try {
     native = await nativeCalls();
@@ -56,8 +56,7 @@ export class Cuda {
   device(number: number): CudaDevice {
     const deviceCount = this.cardCount * this.devicesPerCard;
     if (!Number.isSafeInteger(number) || number < 0 || number >= deviceCount)
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
+      throw badArgument(
         `there is no device ${showValue(number)}: this machine's cards are ${this.cardCount}, with ${this.devicesPerCard} devices each ` +
           `(devicesPerCard), so numbers are 0 to ${deviceCount - 1}`,
       );

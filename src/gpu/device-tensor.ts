@@ -8,7 +8,7 @@
 //       an array that lies in pinned memory itself (`CudaDevice.pinned`) is read and written where it lies.
 //   DeviceTensor.D3. A view shares the memory of its tensor; once that is freed, every use of either is CLOSED.
 
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
 import type { CudaDevice } from "./cuda-device.ts";
 
 export type TensorType = "f32" | "f64" | "i32" | "i64" | "u32" | "u8";
@@ -129,7 +129,7 @@ export class DeviceTensor {
   /** Copies another tensor of the same type and length on the same card. */
   copyFromTensor(source: DeviceTensor): void {
     if (source.dtype !== this.dtype || source.length !== this.length || source.device.card !== this.device.card)
-      throw new WeighbridgeError("BAD_ARGUMENT", `${source.title} cannot be copied to ${this.title}`);
+      throw badArgument(`${source.title} cannot be copied to ${this.title}`);
     const { card, stream } = this.device;
     stream.follow(source.device.stream);
     card.enter();
@@ -160,10 +160,7 @@ export class DeviceTensor {
   view(from: number, shape: readonly number[]): DeviceTensor {
     checkShape(shape);
     if (!Number.isSafeInteger(from) || from < 0 || from + lengthOf(shape) > this.length)
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `a view of ${showValue(shape)} from element ${showValue(from)} on is beyond ${this.title}`,
-      );
+      throw badArgument(`a view of ${showValue(shape)} from element ${showValue(from)} on is beyond ${this.title}`);
     return new DeviceTensor(this.device, this.#memory, { dtype: this.dtype, shape }, this.#offset + from * bytesOf(this.dtype));
   }
 
@@ -182,9 +179,8 @@ export class DeviceTensor {
 
   #checkArray(array: TensorArray): void {
     if (!(array instanceof ARRAYS[this.dtype]))
-      throw new WeighbridgeError("BAD_ARGUMENT", `${this.title} takes a ${ARRAYS[this.dtype].name}, not ${showValue(array)}`);
-    if (array.length !== this.length)
-      throw new WeighbridgeError("BAD_ARGUMENT", `${this.title} has ${this.length} elements, the array ${array.length}`);
+      throw badArgument(`${this.title} takes a ${ARRAYS[this.dtype].name}, not ${showValue(array)}`);
+    if (array.length !== this.length) throw badArgument(`${this.title} has ${this.length} elements, the array ${array.length}`);
   }
 }
 
@@ -209,10 +205,10 @@ export function lengthOf(shape: readonly number[]): number {
 /** Throws BAD_ARGUMENT unless every size is a whole number above 0. */
 export function checkShape(shape: readonly number[]): void {
   if (shape.length === 0 || !shape.every((size) => Number.isSafeInteger(size) && size > 0) || !Number.isSafeInteger(lengthOf(shape)))
-    throw new WeighbridgeError("BAD_ARGUMENT", `a shape is a list of whole numbers above 0, not ${showValue(shape)}`);
+    throw badArgument(`a shape is a list of whole numbers above 0, not ${showValue(shape)}`);
 }
 
 export function checkType(dtype: TensorType): void {
   if (!Object.hasOwn(ARRAYS, dtype))
-    throw new WeighbridgeError("BAD_ARGUMENT", `a tensor's type is one of ${Object.keys(ARRAYS).join(", ")}, not ${showValue(dtype)}`);
+    throw badArgument(`a tensor's type is one of ${Object.keys(ARRAYS).join(", ")}, not ${showValue(dtype)}`);
 }

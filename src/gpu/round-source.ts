@@ -2,10 +2,10 @@
 // sum, and hands the result out, in one pass over the bytes. The text is made for a type of number, an update rule and
 // a number of devices, and compiled when it is first needed.
 //
-//   Round, 8-byte words        sources[S] | targets[T] | previous | result | slot 0 | slot 1 | length | flags | settings
-//   settings                   SETTINGS numbers of the element's type, in the order of SETTING
-//   flags                      bit 0: every address is a multiple of 16; bit 1: gradients are taken as they are;
-//                              bit 2: weight decay counts
+//   Round, 8-byte words       sources[S] | targets[T] | previous | result | slot 0 | slot 1 | length | flags | settings
+//   settings                  SETTINGS numbers of the element's type, in the order of SETTING
+//   flags                     bit 0: every address is a multiple of 16; bit 1: gradients are taken as they are;
+//                             bit 2: weight decay counts
 //
 // `reduceOne` has its round among the parameters of the launch. `reduceMany` has a table of them: block b belongs to
 // the last round whose first tile is not behind b.

@@ -10,12 +10,12 @@
 
 import { ROW_ELEMENTS, type RowElement } from "../kernel/row-element.ts";
 import type { HandOutTask, KeyPlan, ModelTask, Place, ReduceTask, ResultVersion } from "../worker/level-one/model-backend.ts";
+import type { CudaCard } from "./cuda-card.ts";
 import type { CudaStream } from "./cuda-stream.ts";
 import type { DeviceTensor } from "./device-tensor.ts";
 import { PreparedRounds } from "./prepared-rounds.ts";
 import { RoundKernel, type RoundRest, type RoundSpans, type TableSpan } from "./round-kernel.ts";
 import type { RoundRule } from "./round-source.ts";
-import { TablePool } from "./table-pool.ts";
 import type { TensorPlaces } from "./tensor-places.ts";
 import type { UpdateSettings } from "./update-settings.ts";
 
@@ -292,5 +292,34 @@ export class TaskLaunches {
       kernels[sourceCount] = kernel;
     }
     return kernel;
+  }
+}
+
+export class TablePool {
+  readonly #card: CudaCard;
+  readonly #free: TableSpan[] = [];
+
+  constructor(card: CudaCard) {
+    this.#card = card;
+  }
+
+  /** At least so many bytes. Throws DEVICE_MEMORY_FULL. */
+  take(byteCount: number): TableSpan {
+    const index = this.#free.findIndex(({ pinned }) => pinned.byteCount >= byteCount);
+    if (index >= 0) return this.#free.splice(index, 1)[0]!;
+    const pinned = this.#card.pinned.take(byteCount);
+    return { pinned, address: this.#card.allocate(pinned.byteCount) };
+  }
+
+  /** The launch is done. */
+  giveBack(table: TableSpan): void {
+    this.#free.push(table);
+  }
+
+  close(): void {
+    for (const { pinned, address } of this.#free.splice(0)) {
+      this.#card.pinned.giveBack(pinned);
+      this.#card.release(address);
+    }
   }
 }

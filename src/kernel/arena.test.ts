@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { isWeighbridgeError } from "../base/errors.ts";
+import { putKeys } from "../testing/arena-lists.ts";
 import { Arena } from "./arena.ts";
-import { putKeys } from "./arena-lists.ts";
 import { DONE, NO_ROOM } from "./kernels.ts";
 import { SimdKernels } from "./simd-kernels.ts";
 

@@ -19,7 +19,7 @@
 //   Arena.A6. Threads that share a memory keep each other out while one of them allocates, releases or uses a table.
 
 import { AssertionError } from "../base/assert.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import type { KernelMemory } from "./inlined-module.ts";
 import { instantiateSimdModule, type SimdExports } from "./simd-instance.ts";
 
@@ -81,7 +81,7 @@ export class Arena {
     const { bytesMax = ARENA_BYTES_DEFAULT, shared = true, reserve = false, beyondBytesMax = Infinity, opened } = options;
     const pageCount = Math.ceil(bytesMax / PAGE_BYTES);
     if (!(pageCount >= PAGES_MIN && pageCount <= PAGES_MAX)) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `an arena has ${PAGES_MIN * PAGE_BYTES} to ${2 ** 32} bytes, not ${bytesMax}`);
+      throw badArgument(`an arena has ${PAGES_MIN * PAGE_BYTES} to ${2 ** 32} bytes, not ${bytesMax}`);
     }
     const beyondPages = reserve ? Math.min(PAGES_MAX - pageCount, Math.floor(beyondBytesMax / PAGE_BYTES)) : 0;
     this.memory = opened ?? createMemory(pageCount, beyondPages, shared);

@@ -6,8 +6,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { Random } from "../base/random.ts";
-import { CODEC_IMPLEMENTATIONS } from "../testing/codec-implementations.ts";
-import { guardedSpan, putBytes, putFloats, putWords, readBytes, readFloats } from "./arena-lists.ts";
+import { guardedSpan, putBytes, putFloats, putWords, readBytes, readFloats } from "../testing/arena-lists.ts";
+import { CODEC_IMPLEMENTATIONS } from "../testing/store-stage.ts";
 import { INT8_MAGNITUDE_MAX, packedWordsBound } from "./codec-kernels.ts";
 
 /** The engine's own binary16. */

@@ -3,8 +3,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { putKeys, putWords, readFloats } from "../testing/arena-lists.ts";
 import { Arena } from "./arena.ts";
-import { putKeys, putWords, readFloats } from "./arena-lists.ts";
 import {
   INITIALIZER,
   type InitializerKernels,

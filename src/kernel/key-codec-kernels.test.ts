@@ -4,8 +4,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { CODEC_IMPLEMENTATIONS } from "../testing/codec-implementations.ts";
-import { guardedSpan, putBytes, putKeys, readBytes, readKey, readKeys } from "./arena-lists.ts";
+import { guardedSpan, putBytes, putKeys, readBytes, readKey, readKeys } from "../testing/arena-lists.ts";
+import { CODEC_IMPLEMENTATIONS } from "../testing/store-stage.ts";
 import { DeltaStatus, deltaKeysBound } from "./codec-kernels.ts";
 
 const KEY_MAX = 2n ** 64n - 1n;

@@ -4,8 +4,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Random } from "../base/random.ts";
+import { putFloats, putWords, readFloats } from "../testing/arena-lists.ts";
 import { Arena } from "./arena.ts";
-import { putFloats, putWords, readFloats } from "./arena-lists.ts";
 import {
   BETA_POWERS_BYTES,
   HYPER,

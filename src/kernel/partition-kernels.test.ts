@@ -5,8 +5,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { Random } from "../base/random.ts";
+import { putFloats, putKeys, putWords, readKey, readWords } from "../testing/arena-lists.ts";
 import { Arena } from "./arena.ts";
-import { putFloats, putKeys, putWords, readKey, readWords } from "./arena-lists.ts";
 import { type PartitionKernels, partitionScratchBytes, simdOwnershipKernels, simdPartitionKernels } from "./partition-kernels.ts";
 import { PlainOwnershipKernels, PlainPartitionKernels, plainMix } from "./plain-partition-kernels.ts";
 

@@ -5,8 +5,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { Random } from "../base/random.ts";
+import { guardedSpan, putBytes, putFloats, putKeys, putWords, readBytes, readWords } from "../testing/arena-lists.ts";
 import { Arena } from "./arena.ts";
-import { guardedSpan, putBytes, putFloats, putKeys, putWords, readBytes, readWords } from "./arena-lists.ts";
 import { type CodecKernels, DeltaStatus, INT8_MAGNITUDE_MAX, simdCodecKernels, topKScratchBytes } from "./codec-kernels.ts";
 import { PlainCodecKernels } from "./plain-codec-kernels.ts";
 

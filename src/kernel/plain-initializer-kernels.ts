@@ -2,7 +2,6 @@
 // bigints. Slow; for tests.
 
 import type { Arena } from "./arena.ts";
-import { readKey } from "./arena-lists.ts";
 import { INITIALIZER, type InitializerKernels, type Recipe, readRecipe } from "./initializer-kernels.ts";
 import { normalQuantiles } from "./normal-quantiles.ts";
 
@@ -19,7 +18,7 @@ export class PlainInitializerKernels implements InitializerKernels {
 
   initialize(recipe: number, target: number, floatCount: number, firstIndex: number): void {
     const read = readRecipe(this.#arena, recipe);
-    const first = readKey(this.#arena, firstIndex);
+    const first = this.#keyAt(firstIndex);
     for (let i = 0; i < floatCount; i++) {
       this.#arena.floats[target / 4 + i] = this.#value(read, bitsAt(read.stream, BigInt.asUintN(64, first + BigInt(i))));
     }
@@ -28,7 +27,7 @@ export class PlainInitializerKernels implements InitializerKernels {
   initializeRows(recipe: number, rows: number, keys: number, rowCount: number, width: number): void {
     const read = readRecipe(this.#arena, recipe);
     for (let i = 0; i < rowCount; i++) {
-      const stream = finish(read.stream + readKey(this.#arena, keys + i * 8) * STEP);
+      const stream = finish(read.stream + this.#keyAt(keys + i * 8) * STEP);
       const row = this.#arena.words[rows / 4 + i]! / 4;
       for (let j = 0; j < width; j++) this.#arena.floats[row + j] = this.#value(read, bitsAt(stream, BigInt(j)));
     }
@@ -51,6 +50,11 @@ export class PlainInitializerKernels implements InitializerKernels {
     const t = position - piece;
     const [c0, c1, c2, c3] = this.#quantiles.subarray((octave * 32 + piece) * 4);
     return c0! + t * (c1! + t * (c2! + t * c3!));
+  }
+
+  #keyAt(address: number): bigint {
+    const { words } = this.#arena;
+    return (BigInt(words[address / 4 + 1]!) << 32n) | BigInt(words[address / 4]!);
   }
 }
 

@@ -4,8 +4,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../base/random.ts";
+import { putWords } from "../testing/arena-lists.ts";
 import { Arena } from "./arena.ts";
-import { putWords } from "./arena-lists.ts";
 import { ElementType, elementArrayOf, elementBytesOf } from "./elements.ts";
 import { PlainReduceKernels } from "./plain-reduce-kernels.ts";
 import { type ReduceKernels, simdReduceKernels } from "./reduce-kernels.ts";

@@ -34,13 +34,13 @@ export function rowJoin({ arena, element, width, merge, rowType }: RowJoinOption
     const { words } = arena;
     const [sums, updates, first] = [new Uint32Array(keyCount), new Uint32Array(keyCount), new Uint32Array(keyCount)];
     const [source, target] = [rows / bytes, out / bytes];
-    const ascendingIndex = (i: number): number => words[((rowsTo === 0 ? indexes : rowsTo) >>> 2) + i] as number;
+    const rowAt = (i: number): number => words[((rowsTo === 0 ? indexes : rowsTo) >>> 2) + i] as number;
     let [count, next] = [0, known];
     for (let i = 0; i < keyCount; i++) {
       const index = words[(indexes >>> 2) + i] as number;
       if (index === next) first[next++ - known] = i;
       else {
-        sums[count] = index < known ? target + ascendingIndex(i) * width : source + (first[index - known] as number) * width;
+        sums[count] = index < known ? target + rowAt(i) * width : source + (first[index - known] as number) * width;
         updates[count++] = source + i * width;
       }
     }
@@ -48,7 +48,7 @@ export function rowJoin({ arena, element, width, merge, rowType }: RowJoinOption
     for (let unique = 0; unique < next - known; unique++) {
       const i = first[unique] as number;
       const from = source + i * width;
-      elements.copyWithin(target + ascendingIndex(i) * width, from, from + width);
+      elements.copyWithin(target + rowAt(i) * width, from, from + width);
     }
     return next;
   };

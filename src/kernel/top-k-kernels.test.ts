@@ -4,8 +4,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Random } from "../base/random.ts";
-import { CODEC_IMPLEMENTATIONS } from "../testing/codec-implementations.ts";
-import { putFloats, readFloats, readKey, readKeys } from "./arena-lists.ts";
+import { putFloats, readFloats, readKey, readKeys } from "../testing/arena-lists.ts";
+import { CODEC_IMPLEMENTATIONS } from "../testing/store-stage.ts";
 import { topKScratchBytes } from "./codec-kernels.ts";
 
 for (const { name, fresh } of CODEC_IMPLEMENTATIONS) {

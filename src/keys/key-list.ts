@@ -2,7 +2,7 @@
 // go to which server. Long lists are read by u32 halves, so no BigInt is made per key. The default slicer cuts a list
 // at the servers' ranges; users may pass their own.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import type { Range } from "./key-range.ts";
 
 /** Key lists up to this length are compared as BigInts: cheaper than making a view of their halves. */
@@ -49,8 +49,8 @@ export function requireKeys(keys: BigUint64Array): void {
 
 /** A function of its own, so that V8 inlines the check. */
 function badKeys(keys: BigUint64Array): WeighbridgeError {
-  if (!(keys instanceof BigUint64Array)) return new WeighbridgeError("BAD_ARGUMENT", "keys are a BigUint64Array");
-  if (keys.length === 0) return new WeighbridgeError("BAD_ARGUMENT", "a request needs at least one key");
+  if (!(keys instanceof BigUint64Array)) return badArgument("keys are a BigUint64Array");
+  if (keys.length === 0) return badArgument("a request needs at least one key");
   const at = firstDescent(keys);
   const found = `key ${at} of ${keys.length} is ${keys[at]} and follows ${keys[at - 1]}`;
   return new WeighbridgeError("KEYS_NOT_ASCENDING", `keys must be ascending and unique, but ${found}`);

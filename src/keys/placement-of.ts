@@ -5,7 +5,7 @@
 //   PlacementOf.D1. While parts move from some servers to others, part by part in the order of their numbers, every
 //       placement between is described by how far they have come: no list of parts, and the way back is the same.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument } from "../base/errors.ts";
 import { PART_COUNT, Placement, type PlacementOptions } from "./placement.ts";
 import type { PlacementDescription, PlacementMove } from "./placement-description.ts";
 import { ringPlacement } from "./ring-placement.ts";
@@ -35,10 +35,7 @@ export class Placements {
     const [before, after] = [this.#end(policy, from), this.#end(policy, to)];
     const both = [...new Set([...from, ...to])].sort((a, b) => a - b);
     if (String(both) !== String(options.servers) || !Number.isInteger(below) || below < 0 || below > PART_COUNT)
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `a placement on the way from servers ${from.join()} to ${to.join()} names both, and so many parts`,
-      );
+      throw badArgument(`a placement on the way from servers ${from.join()} to ${to.join()} names both, and so many parts`);
     return new Placement(options, (ranks) => (part) => ranks.indexOf((part < below ? after : before).ownerOf(part)));
   }
 
@@ -58,10 +55,7 @@ function movedOwners(moved: readonly number[], servers: readonly number[]): Map<
     const part = moved[i]!;
     const server = servers.indexOf(moved[i + 1] ?? -1);
     if (!Number.isInteger(part) || part < 0 || part >= PART_COUNT || server < 0)
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `a placement moves a part below ${PART_COUNT} to one of its servers, not ${part} to ${moved[i + 1]}`,
-      );
+      throw badArgument(`a placement moves a part below ${PART_COUNT} to one of its servers, not ${part} to ${moved[i + 1]}`);
     owners.set(part, server);
   }
   return owners;

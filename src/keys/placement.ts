@@ -8,7 +8,7 @@
 //   Placement.P3. The same servers, in any order, epoch and policy give the same placement on every node.
 
 import { assert } from "../base/assert.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, type WeighbridgeError } from "../base/errors.ts";
 import { PART_COUNT } from "./part.ts";
 
 export { PART_BITS, PART_COUNT, partOf } from "./part.ts";
@@ -67,7 +67,7 @@ export function movedParts(before: Placement, after: Placement): readonly number
 }
 
 function checkedServers({ servers, epoch }: PlacementOptions): readonly number[] {
-  const bad = (what: string): WeighbridgeError => new WeighbridgeError("BAD_ARGUMENT", `a placement ${what}`);
+  const bad = (what: string): WeighbridgeError => badArgument(`a placement ${what}`);
   if (servers.length < 1 || servers.length > PART_COUNT) throw bad(`has 1 to ${PART_COUNT} servers, not ${servers.length}`);
   if (!servers.every((rank) => Number.isInteger(rank) && rank >= 0)) throw bad(`has ranks of servers, not ${servers.join(", ")}`);
   if (new Set(servers).size !== servers.length) throw bad(`names each server once, not ${servers.join(", ")}`);

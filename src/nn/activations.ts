@@ -1,7 +1,7 @@
 // activations — what flows between layers: up to `sampleCountMax` samples of one shape, side by side in a workspace.
 // Gradients of activations are activations too.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument } from "../base/errors.ts";
 import type { Workspace } from "./workspace.ts";
 
 /** Lengths of one sample, such as [channels, height, width]; the batch is not in it. */
@@ -22,10 +22,7 @@ export class Activations {
 
   constructor(workspace: Pick<Workspace, "floats">, shape: Shape, sampleCountMax: number) {
     if (shape.length === 0 || ![...shape, sampleCountMax].every((length) => Number.isSafeInteger(length) && length >= 1)) {
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `lengths are whole numbers from 1 on, not [${shape.join(", ")}] × ${sampleCountMax} samples`,
-      );
+      throw badArgument(`lengths are whole numbers from 1 on, not [${shape.join(", ")}] × ${sampleCountMax} samples`);
     }
     this.shape = shape;
     this.floatsPerSample = floatsOf(shape);
@@ -43,7 +40,7 @@ export class Activations {
   /** Throws BAD_ARGUMENT for none or for more than there is room for. */
   set sampleCount(count: number) {
     if (!(Number.isSafeInteger(count) && count >= 1 && count <= this.sampleCountMax)) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `a batch has 1 to ${this.sampleCountMax} samples, not ${count}`);
+      throw badArgument(`a batch has 1 to ${this.sampleCountMax} samples, not ${count}`);
     }
     this.#sampleCount = count;
   }
@@ -66,9 +63,9 @@ export class Activations {
 /** Throws BAD_ARGUMENT unless the samples have this shape, and there is at least one and at most the maximum. */
 export function checkActivations(what: string, activations: Activations, shape: Shape, sampleCountMax: number): void {
   if (activations.floatsPerSample !== floatsOf(shape) || activations.shape.some((length, i) => length !== shape[i])) {
-    throw new WeighbridgeError("BAD_ARGUMENT", `${what}: expected samples of [${shape.join(", ")}], got [${activations.shape.join(", ")}]`);
+    throw badArgument(`${what}: expected samples of [${shape.join(", ")}], got [${activations.shape.join(", ")}]`);
   }
   if (activations.sampleCount < 1 || activations.sampleCount > sampleCountMax) {
-    throw new WeighbridgeError("BAD_ARGUMENT", `${what}: expected 1 to ${sampleCountMax} samples, got ${activations.sampleCount}`);
+    throw badArgument(`${what}: expected 1 to ${sampleCountMax} samples, got ${activations.sampleCount}`);
   }
 }

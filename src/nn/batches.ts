@@ -9,7 +9,7 @@
 //   Batches.B2. The samples of a global batch do not depend on the number of shards: n workers together do the steps of
 //       one.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import { checkCount } from "./layer.ts";
 
@@ -42,10 +42,10 @@ export class Batches {
     checkCount("seed", options.seed, 0);
     checkCount("shardCount", shardCount);
     if (checkCount("shard", shard, 0) >= shardCount) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `shard ${shard} is not one of ${shardCount}: they count from 0`);
+      throw badArgument(`shard ${shard} is not one of ${shardCount}: they count from 0`);
     }
     if (batchSize < shardCount) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `a batch of ${batchSize} leaves some of ${shardCount} shards without a sample`);
+      throw badArgument(`a batch of ${batchSize} leaves some of ${shardCount} shards without a sample`);
     }
     this.#options = { ...options, shard, shardCount };
     this.batchCount = Math.ceil(sampleCount / batchSize);
@@ -72,7 +72,7 @@ export class Batches {
 
   #checkStep(step: number): number {
     if (checkCount("step", step, 0) < this.batchCount) return step;
-    throw new WeighbridgeError("BAD_ARGUMENT", `an epoch has ${this.batchCount} steps, from 0 on; there is no step ${step}`);
+    throw badArgument(`an epoch has ${this.batchCount} steps, from 0 on; there is no step ${step}`);
   }
 
   #shuffle(epoch: number): void {

@@ -1,6 +1,6 @@
 // labelled-images — a data set of grey images with a class each, as bytes; reads a batch of it into a network's input.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import { type Activations, checkActivations, floatsOf, type Shape } from "./activations.ts";
 
@@ -20,14 +20,13 @@ export class LabelledImages {
     checkOptions(options, ["shape", "pixels", "labels", "classCount"], "the options of LabelledImages");
     const { shape, pixels, labels, classCount } = options;
     if (pixels.length !== labels.length * floatsOf(shape)) {
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
+      throw badArgument(
         `${labels.length} images of [${shape.join(", ")}] have ${labels.length * floatsOf(shape)} pixels, got ${pixels.length}`,
       );
     }
     const bad = labels.findIndex((label) => label >= classCount);
     if (bad !== -1) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `the label of image ${bad} is ${labels[bad]}, expected 0 to ${classCount - 1}`);
+      throw badArgument(`the label of image ${bad} is ${labels[bad]}, expected 0 to ${classCount - 1}`);
     }
     this.count = labels.length;
     this.shape = shape;
@@ -44,7 +43,7 @@ export class LabelledImages {
     const { pixels, labels: all, count } = this;
     for (let i = 0; i < indexes.length; i++) {
       const index = indexes[i]!;
-      if (index >= count) throw new WeighbridgeError("BAD_ARGUMENT", `there are ${count} images, and no image ${index}`);
+      if (index >= count) throw badArgument(`there are ${count} images, and no image ${index}`);
       labels[i] = all[index]!;
       const [from, to] = [index * size, i * size];
       for (let j = 0; j < size; j++) input.values[to + j] = BRIGHTNESS[pixels[from + j]!]!;

@@ -7,7 +7,7 @@ import { describe, test } from "node:test";
 import { exponential, PlainLayerKernels } from "../../test/support/plain-layer-kernels.ts";
 import { Random } from "../base/random.ts";
 import { Arena } from "../kernel/arena.ts";
-import { putFloats, putWords, readFloats, readWords } from "../kernel/arena-lists.ts";
+import { putFloats, putWords, readFloats, readWords } from "../testing/arena-lists.ts";
 import { canFuse, type LayerKernels, openLayerKernels, PRODUCT, productScratchBytes } from "./layer-kernels.ts";
 
 const ARENA_BYTES = 2 ** 19;

@@ -10,7 +10,7 @@
 //       it is final, and before the gradient of the input is computed: a push of it overlaps the remaining work. Values
 //       may change once `backward` has returned, not during the call of `ready`.
 
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue } from "../base/errors.ts";
 import type { Activations, Shape } from "./activations.ts";
 import type { Parameter } from "./parameter.ts";
 import type { FloatSpan, Workspace } from "./workspace.ts";
@@ -61,8 +61,7 @@ export function builtInPlan(kind: string, options: { readonly name?: string | un
 /** Throws BAD_ARGUMENT unless it is an activation of a layer. */
 export function checkActivation(what: string, activation: unknown): void {
   if (activation === undefined || activation === "relu") return;
-  throw new WeighbridgeError(
-    "BAD_ARGUMENT",
+  throw badArgument(
     `${what}: an activation is "relu", or left out, not ${showValue(activation)}; relu() and sigmoid() are layers of their own`,
   );
 }
@@ -70,7 +69,7 @@ export function checkActivation(what: string, activation: unknown): void {
 /** Throws BAD_ARGUMENT unless it is a whole number from `least` on. */
 export function checkCount(what: string, value: number, least = 1): number {
   if (Number.isSafeInteger(value) && value >= least) return value;
-  throw new WeighbridgeError("BAD_ARGUMENT", `${what}: expected a whole number from ${least} on, got ${value}`);
+  throw badArgument(`${what}: expected a whole number from ${least} on, got ${value}`);
 }
 
 /** The first parameter, or else the first output, that is not finite; `outputs` has each layer's last output. Slow. */

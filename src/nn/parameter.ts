@@ -25,7 +25,7 @@ export type Parameter = {
   readonly isProduct?: boolean | undefined;
   /** While set, `backward` leaves the factors there, and no gradient. */
   leaveFactors?: ((factors: Factors) => void) | undefined;
-  /** Set while the parameter lives on servers (training/set-param-ps.ts); if left out, it lives here. */
+  /** Set while the parameter lives on servers (setParamPs of training/network.ts); if left out, it lives here. */
   serverTarget?: ServerTarget | undefined;
 };
 

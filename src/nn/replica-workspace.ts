@@ -5,7 +5,7 @@
 // Invariants:
 //   ReplicaWorkspace.R1. A network that is built twice in the same way asks for the same spans in the same order.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument } from "../base/errors.ts";
 import { Arena } from "../kernel/arena.ts";
 import type { KernelMemory } from "../kernel/inlined-module.ts";
 import { type FloatSpan, Workspace, type WorkspaceSpan } from "./workspace.ts";
@@ -45,6 +45,6 @@ export class ReplicaWorkspace extends Workspace {
     if (this.#laidOut === undefined) return super.place(byteCount);
     const span = this.#laidOut[this.#next++];
     if (span?.byteCount === byteCount) return span.address;
-    throw new WeighbridgeError("BAD_ARGUMENT", "a network that several devices train is built in the same way every time");
+    throw badArgument("a network that several devices train is built in the same way every time");
   }
 }

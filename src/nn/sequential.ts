@@ -1,7 +1,7 @@
 // sequential — layers one after the other: shapes are derived from the first to the last, gradients flow from the last
 // to the first.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import { Activations, type Shape } from "./activations.ts";
 import { checkCount, findNotFinite, type Layer, type LayerPlan, type Statistic } from "./layer.ts";
@@ -46,9 +46,9 @@ export class Sequential {
     checkOptions(options, ["inputShape", "sampleCountMax", "layers", "needsInputGradient"], "the options of a Sequential");
     const { inputShape, layers: plans, needsInputGradient = false } = options;
     if (!(Array.isArray(plans) && plans.every(isPlan)))
-      throw new WeighbridgeError("BAD_ARGUMENT", "layers are a list of what dense(), convolution() and the like make");
+      throw badArgument("layers are a list of what dense(), convolution() and the like make");
     const sampleCountMax = checkCount("sampleCountMax", options.sampleCountMax);
-    if (plans.length === 0) throw new WeighbridgeError("BAD_ARGUMENT", "a network has at least one layer");
+    if (plans.length === 0) throw badArgument("a network has at least one layer");
     this.workspace = workspace;
     this.options = options;
     this.sampleCountMax = sampleCountMax;
@@ -116,6 +116,6 @@ function namesOf(plans: readonly LayerPlan[]): string[] {
     return name ?? `${kind}${count}`;
   });
   const twice = names.find((name, i) => names.indexOf(name) !== i);
-  if (twice !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", `two layers are called ${twice}`);
+  if (twice !== undefined) throw badArgument(`two layers are called ${twice}`);
   return names;
 }

@@ -7,7 +7,7 @@ import { isWeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { reportStartFailure, wrongScheduler } from "../cluster/start-failure.ts";
 import { Peer } from "../peer/peer.ts";
-import { PlainReadBuffers } from "../peer/plain-memory.ts";
+import { PlainReadBuffers } from "../peer/request-assembly.ts";
 import { type ConfigSources, loadConfig } from "./config/config.ts";
 import { schedulerAddresses } from "./config/node-addresses.ts";
 import type { NodeConfig } from "./config/node-config.ts";

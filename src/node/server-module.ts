@@ -4,12 +4,13 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { WeighbridgeError } from "../base/errors.ts";
+import { isPsFunction, isWorkerFunction } from "../contracts/contract.ts";
 import type { PsFunction } from "../contracts/ps-function.ts";
-import { isPsFunction, isWorkerFunction } from "../contracts/user-function.ts";
-import { isPsRowType, isPsUpdater } from "../store/described-plug-in.ts";
 import type { PlugInModule } from "../store/plug-ins.ts";
 import { tableRowTypeOf } from "../store/row-types/built-in-row-types.ts";
 import type { PsRowType } from "../store/row-types/ps-row-type.ts";
+import { isPsRowType } from "../store/row-types/row-type-spec.ts";
+import { isPsUpdater } from "../store/updaters/optimizer-spec.ts";
 import { exportsOf, functionModulePath } from "./function-module.ts";
 
 /** As much of a hash as distinguishes sources. */

@@ -5,8 +5,7 @@ export type { WaitOptions } from "../base/deferred.ts";
 export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 export { RowAccessor } from "../faces/tables/row-accessor.ts";
 export { type CustomRowOptions, customRow } from "../faces/tables/rows/custom-row.ts";
-export { DenseAccessor, type DenseRowType, denseRow } from "../faces/tables/rows/dense-row.ts";
-export { multiplicativeRow } from "../faces/tables/rows/multiplicative-row.ts";
+export { DenseAccessor, type DenseRowType, denseRow, multiplicativeRow } from "../faces/tables/rows/dense-row.ts";
 export {
   SparseAccessor,
   type SparseColumns,
@@ -19,10 +18,10 @@ export {
   sparseRow,
 } from "../faces/tables/rows/sparse-row.ts";
 export type { Table } from "../faces/tables/table.ts";
+export { DenseUpdateBatch, UpdateBatch } from "../faces/tables/table.ts";
 export type { ConsistencyModel, TableConfig, TableGroupConfig, TableHost, UpdateSortPolicy } from "../faces/tables/table-config.ts";
 export type { TableRowType } from "../faces/tables/table-row-type.ts";
 export type { TableThread } from "../faces/tables/table-thread.ts";
-export { DenseUpdateBatch, UpdateBatch } from "../faces/tables/update-batch.ts";
 export type { RowArray, RowElement } from "../kernel/row-element.ts";
 export type { RowPlace, UpdateOf } from "../store/row-types/column-updates.ts";
 export { type PsRowType, type PsRowTypeOptions, psRowType } from "../store/row-types/ps-row-type.ts";

@@ -17,10 +17,10 @@ export { EmbeddingLookup, type EmbeddingLookupOptions } from "../faces/training/
 export { Accuracy, AreaUnderCurve, Confusion, MeanSquaredError, type Metric } from "../faces/training/metrics.ts";
 export type { ModelOptions, OpenOptions, TrainOptions } from "../faces/training/model.ts";
 export type { Loss, Network, Stage } from "../faces/training/network.ts";
+export { type SetParamPsOptions, setParamPs } from "../faces/training/network.ts";
 export { EmbeddingNetwork, type EmbeddingNetworkOptions } from "../faces/training/networks/embedding-network.ts";
 export { WideDeepNetwork, type WideDeepNetworkOptions } from "../faces/training/networks/wide-deep-network.ts";
 export type { RowSourceStatistics } from "../faces/training/row-source.ts";
-export { type SetParamPsOptions, setParamPs } from "../faces/training/set-param-ps.ts";
 export type { TrainingResult } from "../faces/training/trainer.ts";
 export { Activations, type Shape } from "../nn/activations.ts";
 export { LabelledImages } from "../nn/labelled-images.ts";

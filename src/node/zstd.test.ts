@@ -7,7 +7,7 @@ import { zstdCompressSync } from "node:zlib";
 import fc from "fast-check";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
-import { codecStage } from "../testing/codec-stage.ts";
+import { codecStage } from "../testing/store-stage.ts";
 import { compressPayload, decompressPayload, isCompressible, plainBytesOf } from "../wire/codecs/general-compression.ts";
 import { PayloadCodec } from "../wire/codecs/payload-codec.ts";
 import { zstd } from "./zstd.ts";

@@ -12,13 +12,13 @@
 //   AppRegistry.A5. A request whose caller is gone is dropped: it is neither handed over nor answered (KeptRequest.K1).
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import { simpleRequest } from "../contracts/kv.ts";
 import { FrameHeader, type RequestLabel } from "../wire/frame.ts";
 import type { Channel, FunctionHandler } from "./channel.ts";
 import { FunctionHost } from "./function-host.ts";
 import { KeptRequest } from "./kept-request.ts";
-import { PlainMemory } from "./plain-memory.ts";
+import { PlainMemory } from "./request-assembly.ts";
 import { servedFunction } from "./served-function.ts";
 
 type Waiting = {
@@ -75,15 +75,15 @@ export class AppRegistry implements FunctionHandler {
   add(app: number, handler: FunctionHandler, customer = 0): void {
     const key = this.#keyOf(app, customer);
     const whose = this.#byCustomer ? ` for customer ${customer}` : "";
-    if (this.#apps.has(key)) throw new WeighbridgeError("BAD_ARGUMENT", `this node already has an application ${app}${whose}`);
+    if (this.#apps.has(key)) throw badArgument(`this node already has an application ${app}${whose}`);
     this.#apps.set(key, handler);
     if (this.#waiting.has(key)) this.#clock.soon(() => this.#handOver(key));
     else this.#served.set(key, handler);
   }
 
   /** Another handler serves an application that is there. */
-  replace(app: number, handler: FunctionHandler, customer = 0): void {
-    const key = this.#keyOf(app, customer);
+  replace(app: number, handler: FunctionHandler): void {
+    const key = this.#keyOf(app, 0);
     this.#apps.set(key, handler);
     if (this.#served.has(key)) this.#served.set(key, handler);
   }

@@ -8,7 +8,7 @@ import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, paddedBytes } from "../w
 import { encodeJson } from "../wire/json-body.ts";
 import { PeerMetrics } from "./channel-host.ts";
 import { Connection } from "./connection.ts";
-import { PlainReadBuffers } from "./plain-memory.ts";
+import { PlainReadBuffers } from "./request-assembly.ts";
 
 const KIB = 1024;
 

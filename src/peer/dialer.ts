@@ -11,6 +11,7 @@ import type { Address } from "../transport/transport.ts";
 import type { Channel } from "./channel.ts";
 import type { PeerConnection } from "./gateway.ts";
 
+const REDIAL_DELAY_MS = 20;
 const REDIAL_DELAY_MAX_MS = 1000;
 
 /** A node that is dialed. */
@@ -26,7 +27,6 @@ export type Dial = {
 
 export type DialerOptions = {
   readonly clock: Clock;
-  readonly redialDelayMs: number;
   /** Opens a connection; calls `opened` before anything is read from it. Rejects when nobody answers there. */
   readonly connect: (dial: Dial, opened: (connection: PeerConnection) => void) => Promise<unknown>;
   /** A try failed; the next one comes soon. */
@@ -115,12 +115,12 @@ export class Dialer {
   }
 
   #redial(dial: Dial): void {
-    const { clock, redialDelayMs } = this.#options;
+    const { clock } = this.#options;
     const { address, others } = dial;
     const [next = address, ...rest] = others;
     const addressCount = 1 + others.length;
     const round = Math.floor(dial.attempt++ / addressCount);
-    const delayMs = Math.min(REDIAL_DELAY_MAX_MS, redialDelayMs * 2 ** Math.min(round, 10)) / addressCount;
+    const delayMs = Math.min(REDIAL_DELAY_MAX_MS, REDIAL_DELAY_MS * 2 ** Math.min(round, 10)) / addressCount;
     dial.address = next;
     if (others.length > 0) dial.others = [...rest, address];
     clock.after(delayMs, () => this.#connect(dial)); // Dialer.P3

@@ -11,7 +11,7 @@
 //   FunctionCall.G1. A read leaves behind every waiting update of the same scope (a parameter), whatever their
 //       priorities.
 
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue, type WeighbridgeError } from "../base/errors.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { BLOCK_BYTES, type EncodedFields, type FrameHeader, offsetBytesOf, PAYLOAD_BYTES_MAX, totalBytesOf } from "../wire/frame.ts";
 import { FunctionFlag, FunctionId } from "../wire/function-id.ts";
@@ -53,10 +53,9 @@ export type FunctionCallOptions<Q extends Fields, R extends Fields> = {
  */
 export function functionCalls<Q extends Fields, R extends Fields>(options: FunctionCallOptions<Q, R>): Call[] {
   const { fn, into } = options;
-  if (typeof fn?.request?.encode !== "function")
-    throw new WeighbridgeError("BAD_ARGUMENT", `a function is what psFunction() makes, not ${showValue(fn)}`);
+  if (typeof fn?.request?.encode !== "function") throw badArgument(`a function is what psFunction() makes, not ${showValue(fn)}`);
   if (into !== undefined && !fn.response.isOneArray) {
-    throw new WeighbridgeError("BAD_ARGUMENT", `the response of ${fn.name} is not one array, and cannot land in the caller's`);
+    throw badArgument(`the response of ${fn.name} is not one array, and cannot land in the caller's`);
   }
   const call = new FunctionCall(options as unknown as AnyOptions, fn.request.encode(options.request));
   const { byteCount } = call.encoded;

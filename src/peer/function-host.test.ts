@@ -15,7 +15,7 @@ import { list, object, text } from "../wire/json-body.ts";
 import { ask, callFunction, serveJson } from "./call-function.ts";
 import type { Channel } from "./channel.ts";
 import { Peer } from "./peer.ts";
-import { PlainReadBuffers, REQUEST_BYTES_MAX } from "./plain-memory.ts";
+import { PlainReadBuffers, REQUEST_BYTES_MAX } from "./request-assembly.ts";
 import { servedFunction } from "./served-function.ts";
 
 const numbers = { values: "f32[]" } as const;

@@ -17,9 +17,9 @@
 //   FunctionHost.H7. An update without a stamp is refused: nobody could tell whether it was applied before.
 
 import { assert } from "../base/assert.ts";
+import { joinBytes } from "../base/bytes.ts";
 import type { Clock } from "../base/clock.ts";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
-import { joinBytes } from "../base/join-bytes.ts";
+import { badArgument, badRequest, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { missingFunction } from "../wire/failure.ts";
 import { BLOCK_BYTES, type EncodedFields, type FrameHeader, type RequestLabel } from "../wire/frame.ts";
@@ -136,7 +136,7 @@ export class FunctionHost<C> implements FunctionHandler {
     const taken = this.#functions.get(fn.nameHash);
     if (taken !== undefined) {
       const why = taken.name === fn.name ? "is there already" : `has the same hash as ${taken.name}: give one of them another name`;
-      throw new WeighbridgeError("BAD_ARGUMENT", `the function ${fn.name} ${why}`);
+      throw badArgument(`the function ${fn.name} ${why}`);
     }
     this.#functions.set(fn.nameHash, fn);
     if (fn.id !== FunctionId.FUNCTION) this.#numbered.set(fn.id, fn);
@@ -335,7 +335,7 @@ export class FunctionHost<C> implements FunctionHandler {
 
 /** BAD_REQUEST: nobody could tell whether an update without a stamp was applied before (FunctionHost.H7). */
 export function unstampedError(name: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_REQUEST", `${name} is an update and has stamp 0; the updates of a node are stamped 1, 2, 3 …`);
+  return badRequest(`${name} is an update and has stamp 0; the updates of a node are stamped 1, 2, 3 …`);
 }
 
 /** In ordinary memory: what lies in the arena is shared, and not everything can work on that. */

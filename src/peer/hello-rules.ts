@@ -2,7 +2,7 @@
 // roster. Pure. A token is no proof against somebody who reads the network: links are neither encrypted nor
 // authenticated.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import { type Hello, jobConflict, jobNameOf } from "../wire/hello.ts";
 import { nameOf, rankOf, roleOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
@@ -46,9 +46,8 @@ export function checkJob(own: string, { job, kind, node }: Hello): void {
  */
 export function checkDialer({ node, kind, job }: Hello): void {
   const isKind = node === 0 ? kind !== "scheduler" : kind === roleOf(node);
-  if (!isKind) throw new WeighbridgeError("BAD_REQUEST", `node ${node} claims to be a ${kind}, which it cannot be`);
-  if (node !== 0 && job === "")
-    throw new WeighbridgeError("BAD_REQUEST", `${nameOf(node)} does not name its job; a node that has a rank knows it`);
+  if (!isKind) throw badRequest(`node ${node} claims to be a ${kind}, which it cannot be`);
+  if (node !== 0 && job === "") throw badRequest(`${nameOf(node)} does not name its job; a node that has a rank knows it`);
 }
 
 export type HelloRules = {

@@ -14,7 +14,7 @@
 //       too.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import type { Channel } from "./channel.ts";
 
 /** A frame of a request, as its owner sees it. */
@@ -93,7 +93,7 @@ export class PartialRequests<T> {
   take(channel: Channel, name: string | number, frame: RequestFrame<T>): T | undefined {
     if (frame.isFirst) this.refuse(channel, name);
     const request = frame.isFirst ? frame.begin() : this.get(channel, name);
-    if (request === undefined) throw new WeighbridgeError("BAD_REQUEST", "a part of a request whose beginning was refused, or never came");
+    if (request === undefined) throw badRequest("a part of a request whose beginning was refused, or never came");
     this.#delete(channel, name);
     try {
       frame.add(request);

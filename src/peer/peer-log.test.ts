@@ -6,10 +6,10 @@ import { type Log, SILENT_LOG } from "../base/log.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { PeerLog } from "./peer-log.ts";
 
-function stage() {
+function stage(level: "info" | "warn" = "warn") {
   const lines: string[] = [];
   const clock = new SimClock();
-  const log: Log = { ...SILENT_LOG, warn: (message, fields) => lines.push(`${message} ${JSON.stringify(fields)}`) };
+  const log: Log = { ...SILENT_LOG, [level]: (message: string, fields: unknown) => lines.push(`${message} ${JSON.stringify(fields)}`) };
   return { lines, clock, peerLog: new PeerLog(log, clock) };
 }
 
@@ -37,28 +37,33 @@ test("the level decides who hears of it", () => {
 });
 
 test("a mistake that every node makes alike is told once, whoever makes it", () => {
-  const { lines, peerLog } = stage();
-  for (const node of ["worker 0", "worker 1", "worker 0"]) peerLog.logOnce("UNKNOWN_FUNCTION", "warn", "a request failed", { node });
-  peerLog.logOnce("UNKNOWN_KEY_LIST", "warn", "a request failed", { node: "worker 1" });
-  assert.deepEqual(lines, ['a request failed {"node":"worker 0"}', 'a request failed {"node":"worker 1"}']);
+  const { lines, peerLog } = stage("info");
+  const fail = (code: string, node: string): void => peerLog.logFailure({ code, message: "no", retryable: false }, { node });
+  for (const node of ["worker 0", "worker 1", "worker 0"]) fail("UNKNOWN_FUNCTION", node);
+  fail("UNKNOWN_PLUG_IN", "worker 1");
+  assert.deepEqual(lines, [
+    'a request failed {"node":"worker 0","code":"UNKNOWN_FUNCTION","reason":"no"}',
+    'a request failed {"node":"worker 1","code":"UNKNOWN_PLUG_IN","reason":"no"}',
+  ]);
 });
 
 test("a fault that lasts is told once and then once a minute, with how many were left out; another fault is told beside it", async () => {
   const { lines, clock, peerLog } = stage();
-  const logFault = (fault: string): void => peerLog.logSeldom(fault, "warn", "a request failed", { fault });
+  const logFault = (message: string): void => peerLog.logFailure({ code: "UNKNOWN_PARAMETER", message, retryable: false }, {});
   for (let second = 0; second < 60; second++) {
     for (let i = 0; i < 50; i++) logFault("no w");
     if (second === 30) logFault("no v");
     await clock.advance(1000);
   }
-  assert.deepEqual(lines, ['a request failed {"fault":"no w"}', 'a request failed {"fault":"no v"}']);
+  const told = (reason: string): string => `a request failed {"code":"UNKNOWN_PARAMETER","reason":"${reason}"`;
+  assert.deepEqual(lines, [`${told("no w")}}`, `${told("no v")}}`]);
   logFault("no w");
-  assert.equal(lines.at(-1), 'a request failed {"fault":"no w","leftOut":2999}');
+  assert.equal(lines.at(-1), `${told("no w")},"leftOut":2999}`);
 });
 
 test("faults that differ in every line are still bounded", () => {
   const { lines, peerLog } = stage();
-  for (let i = 0; i < 10_000; i++) peerLog.logSeldom(`no ${i}`, "warn", "a request failed", {});
+  for (let i = 0; i < 10_000; i++) peerLog.logFailure({ code: "UNKNOWN_PARAMETER", message: `no ${i}`, retryable: false }, {});
   assert.equal(lines.length, 10);
 });
 

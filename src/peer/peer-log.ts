@@ -20,9 +20,9 @@ export class PeerLog {
   readonly #clock: Clock;
   /** By message; those are ours, so there are only a few. */
   readonly #windows = new Map<string, Window>();
-  /** The kinds that `logOnce` has logged. */
+  /** The codes of failures that all nodes have in common, as they run one script, once they are logged. */
   readonly #logged = new Set<string>();
-  /** The faults that `logSeldom` has logged, the oldest first. */
+  /** The faults that `#logSeldom` has logged, the oldest first. */
   readonly #reminders = new Map<string, Window>();
 
   constructor(log: Log, clock: Clock) {
@@ -45,7 +45,7 @@ export class PeerLog {
   }
 
   /** For a lasting fault that every call meets: logs the first line, then one a minute with how many were left out. */
-  logSeldom(fault: string, level: "info" | "warn", message: string, fields: LogFields): void {
+  #logSeldom(fault: string, message: string, fields: LogFields): void {
     const nowMs = this.#clock.nowMs();
     const last = this.#reminders.get(fault);
     if (last !== undefined && nowMs < last.endsAtMs) {
@@ -56,22 +56,18 @@ export class PeerLog {
     this.#reminders.set(fault, { endsAtMs: nowMs + REMINDER_MS, lineCount: 0 });
     const [oldest] = this.#reminders.keys();
     if (this.#reminders.size > FAULTS_MAX && oldest !== undefined) this.#reminders.delete(oldest);
-    this.log(level, message, last === undefined || last.lineCount === 0 ? fields : { ...fields, leftOut: last.lineCount });
-  }
-
-  /** For a mistake that all nodes make, as they run one script: only the first line of a kind is above debug. */
-  logOnce(kind: string, level: "info" | "warn", message: string, fields: LogFields): void {
-    this.log(this.#logged.has(kind) ? "debug" : level, message, fields);
-    this.#logged.add(kind);
+    this.log("warn", message, last === undefined || last.lineCount === 0 ? fields : { ...fields, leftOut: last.lineCount });
   }
 
   /** Logs a failed request. `stack`: of what a user's code threw; logged once per throwing line, then once a minute. */
   logFailure({ code, message: reason, retryable }: Failure, request: LogFields, stack?: string): void {
     const fields = { ...request, code, reason };
-    if (stack !== undefined) this.logSeldom(framesOf(stack), "warn", "a handler threw", { ...request, stack });
-    if (code === "UNKNOWN_PARAMETER") this.logSeldom(`${code} ${reason}`, "warn", "a request failed", fields);
-    else if (code === "UNKNOWN_FUNCTION" || code === "UNKNOWN_PLUG_IN")
-      this.logOnce(code, "info", "a request failed", fields); // its caller reports it
+    if (stack !== undefined) this.#logSeldom(framesOf(stack), "a handler threw", { ...request, stack });
+    if (code === "UNKNOWN_PARAMETER") this.#logSeldom(`${code} ${reason}`, "a request failed", fields);
+    else if (code === "UNKNOWN_FUNCTION" || code === "UNKNOWN_PLUG_IN") {
+      this.log(this.#logged.has(code) ? "debug" : "info", "a request failed", fields); // its caller reports it
+      this.#logged.add(code);
+    }
     // ABORTED: by its caller
     else this.log(retryable || code === "ABORTED" ? "info" : "warn", "a request failed", fields);
   }

@@ -22,8 +22,6 @@ export type PeerOptions = {
   readonly limits?: Partial<ChannelLimits>;
   readonly faults?: FaultOptions | undefined;
   readonly resendTimeoutMs?: number;
-  readonly helloTimeoutMs?: number;
-  readonly redialDelayMs?: number;
   readonly connectDeadlineMs?: number;
   /** Whether nodes without an id may talk to this one: they may register with the scheduler, and request its status. */
   readonly acceptsAnonymous?: boolean;

@@ -13,7 +13,7 @@
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { FrameContract, JsonContract } from "../contracts/contract.ts";
 import type { Address, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
@@ -33,7 +33,7 @@ import type { Gateway, GatewayHost, PeerConnection } from "./gateway.ts";
 import { checkDialer, checkJob, dialsItself, replacedError, restartedError } from "./hello-rules.ts";
 import { PeerLog } from "./peer-log.ts";
 import type { AcceptedNode, DialOptions, PeerEvents, PeerOptions } from "./peer-options.ts";
-import { PlainMemory } from "./plain-memory.ts";
+import { PlainMemory } from "./request-assembly.ts";
 import type { ServedFunction } from "./served-function.ts";
 
 /** More than nodes register at the same moment. */
@@ -51,7 +51,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   /** Of each channel; a node that shares them among more nodes sets others. */
   limits: ChannelLimits;
   readonly resendTimeoutMs: number;
-  readonly helloTimeoutMs: number;
+  readonly helloTimeoutMs = 5000;
   readonly readBuffers: ReadBuffers;
   readonly packageVersion: string;
   /** Our identity, once the scheduler has assigned it. */
@@ -87,7 +87,6 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     this.readBuffers = options.readBuffers;
     this.limits = { ...CHANNEL_LIMITS, ...options.limits };
     this.resendTimeoutMs = options.resendTimeoutMs ?? 0;
-    this.helloTimeoutMs = options.helloTimeoutMs ?? 5000;
     this.packageVersion = options.packageVersion ?? "";
     this.#transport = options.transport;
     this.#gateway = options.gateway;
@@ -102,7 +101,6 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     });
     this.#dialer = new Dialer({
       clock: options.clock,
-      redialDelayMs: options.redialDelayMs ?? 20,
       connect: (dial, opened) => this.#connect(dial, opened),
       unreachable: (channel, error) => this.events.unreachable?.(channel, error),
     });
@@ -377,7 +375,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   /** The channel for a node that dialed us; a gateway's node has no token, only an id and an incarnation. */
   #acceptNode(hello: AcceptedNode): Channel {
     if (hello.node === 0) {
-      if (!this.#acceptsAnonymous) throw new WeighbridgeError("BAD_REQUEST", "only the scheduler talks to nodes without an id");
+      if (!this.#acceptsAnonymous) throw badRequest("only the scheduler talks to nodes without an id");
       this.events.hello?.(hello);
       return this.#newChannel(-++this.#anonymousCount, 0);
     }
@@ -388,7 +386,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     if (hello.node < FIRST_SERVER_ID || hello.node === this.id || (isDialed && roleOf(hello.node) !== roleOf(this.id))) {
       const name = hello.node === SCHEDULER_ID ? "the scheduler" : `node ${hello.node}`;
       // Peer.P4
-      throw new WeighbridgeError("BAD_REQUEST", `there is no node ${hello.node} that dials this one: ${name} does not`);
+      throw badRequest(`there is no node ${hello.node} that dials this one: ${name} does not`);
     }
     this.events.hello?.(hello);
     if (isDialed && hello.node > this.id) throw dialsItself(this.id, hello.node); // Peer.P7

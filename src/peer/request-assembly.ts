@@ -11,8 +11,10 @@
 import type { Clock } from "../base/clock.ts";
 import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import type { FrameHeader } from "../wire/frame.ts";
+import { READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
 import { FunctionFlag } from "../wire/function-id.ts";
 import type { Channel } from "./channel.ts";
+import type { ReadBuffers } from "./connection.ts";
 import { PartialRequests } from "./partial-requests.ts";
 
 /** Memory for one request, from `at` on in `bytes`, until released. */
@@ -132,4 +134,37 @@ export class RequestAssembly {
 
 function nameOf({ functionId, app, customer, arg1: number }: FrameHeader): string {
   return `${functionId}/${app}/${customer}/${number}`;
+}
+
+/** The longest request to a node without an arena. */
+export const REQUEST_BYTES_MAX: number = 64 * 1024 * 1024;
+const BYTES_MAX: number = 2 ** 30;
+
+/** Ordinary memory, for nodes without an arena. */
+export class PlainMemory implements RequestMemory {
+  readonly requestBytesMax: number = REQUEST_BYTES_MAX;
+  readonly bytesMax: number = BYTES_MAX;
+  readonly nodeBytesMax: number = BYTES_MAX / 2;
+
+  allocate(byteCount: number): RequestRoom {
+    return { bytes: new Uint8Array(byteCount), at: 0, release: () => {} };
+  }
+
+  holds(): boolean {
+    return true;
+  }
+}
+
+const FREE_MAX = 8;
+
+export class PlainReadBuffers implements ReadBuffers {
+  readonly #free: Uint8Array[] = [];
+
+  take(): Uint8Array {
+    return this.#free.pop() ?? new Uint8Array(READ_BUFFER_BYTES);
+  }
+
+  give(buffer: Uint8Array): void {
+    if (this.#free.length < FREE_MAX) this.#free.push(buffer);
+  }
 }

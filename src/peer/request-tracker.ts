@@ -12,7 +12,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import { RingQueue } from "../base/ring-queue.ts";
 
 /** As many as may wait for one node (queuedMax): all of them fail together when it dies. */
@@ -80,7 +80,7 @@ export class RequestTracker {
   /** Waits for the request's end; rejects with its failure, or with DEADLINE or ABORTED, which leave it open. */
   async wait(timestamp: number, options: WaitOptions = {}): Promise<void> {
     if (!Number.isSafeInteger(timestamp) || timestamp < 0 || timestamp >= this.nextTimestamp) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `there is no request ${timestamp}; ${this.nextTimestamp} were made, from 0 on`);
+      throw badArgument(`there is no request ${timestamp}; ${this.nextTimestamp} were made, from 0 on`);
     }
     const request = this.#find(timestamp);
     if (request !== undefined && !request.isSettled) {

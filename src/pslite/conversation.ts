@@ -13,9 +13,9 @@
 //   Conversation.E4. The channel is never called from inside its own call: results of a call or an answer are delivered
 //       after the current call stack.
 
+import { joinBytes } from "../base/bytes.ts";
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { joinBytes } from "../base/join-bytes.ts";
 import type { Log } from "../base/log.ts";
 import type { JsonContract } from "../contracts/contract.ts";
 import type { Channel } from "../peer/channel.ts";

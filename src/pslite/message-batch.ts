@@ -1,7 +1,7 @@
 // message-batch — collects the ZMTP frames of messages for one write to a connection. Metas and short parts are copied
 // into a page; long parts are attached by reference and sent from where they are.
 
-import { joinBytes } from "../base/join-bytes.ts";
+import { joinBytes } from "../base/bytes.ts";
 import { encodeMeta, metaBytesMax, type PsMeta } from "./wire/ps-meta.ts";
 import { FRAME_HEADER_BYTES_MAX, frameHeaderBytes, writeFrameHeader } from "./wire/zmtp.ts";
 

@@ -3,8 +3,8 @@
 // values are kept until those arrive, and with PS_RESEND until the message is complete: one that broke off and is
 // resent must not have been applied in part.
 
+import { joinBytes } from "../base/bytes.ts";
 import { badRequest, WeighbridgeError } from "../base/errors.ts";
-import { joinBytes } from "../base/join-bytes.ts";
 import { KEY_BYTES } from "../keys/key-range.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { dtypeBits, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, problemWithLens } from "../wire/kv-message.ts";

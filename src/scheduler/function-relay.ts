@@ -4,7 +4,7 @@
 import type { Clock } from "../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { relayCall, relayGone } from "../contracts/relay.ts";
+import { relayCall, relayGone } from "../contracts/tools.ts";
 import { nodeDeadError } from "../peer/call.ts";
 import { callFunction } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";

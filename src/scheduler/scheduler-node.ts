@@ -4,7 +4,7 @@ import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { ClusterNode } from "../cluster/cluster-node.ts";
 import type { NodeOptions } from "../cluster/node-options.ts";
-import { PlainReadBuffers } from "../peer/plain-memory.ts";
+import { PlainReadBuffers } from "../peer/request-assembly.ts";
 import type { StatusReply } from "../wire/control.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
 import type { RollBackReply, ScalingDirection, ScalingReport } from "../wire/scaling.ts";

@@ -8,9 +8,9 @@
 //       it began. Time is judged after the input that has arrived (Scheduler.D2).
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
+import type { ToolNotice, ToolReply } from "../contracts/tools.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { GuestStatus } from "../wire/control.ts";
-import type { ToolNotice, ToolReply } from "../wire/tools.ts";
 
 export type ToolsOptions = {
   readonly clock: Clock;

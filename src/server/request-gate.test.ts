@@ -24,8 +24,8 @@ import { KvFlag } from "../wire/kv-message.ts";
 import type { PlacementView } from "../wire/roster.ts";
 import { ArenaWatch } from "./arena-watch.ts";
 import { RequestGate } from "./request-gate.ts";
-import { serve } from "./served-function.ts";
 import { Server } from "./server.ts";
+import { serve } from "./server-context.ts";
 
 function codeOf(thrown: unknown): string {
   return isWeighbridgeError(thrown) ? thrown.code : String(thrown);

@@ -3,8 +3,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { joinBytes } from "../base/bytes.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { joinBytes } from "../base/join-bytes.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
 import { type Contract, contract } from "../contracts/contract.ts";
@@ -23,8 +23,8 @@ import { Ownership } from "./ownership.ts";
 import { Parameters } from "./parameters/parameters.ts";
 import { WorkerGroups } from "./parameters/worker-groups.ts";
 import { PlacementPrepare } from "./placement-prepare.ts";
-import { serve } from "./served-function.ts";
 import { type ServerFunctions, serverFunctions } from "./server.ts";
+import { serve } from "./server-context.ts";
 import { WorkerCalls } from "./worker-calls.ts";
 
 type Frame = { readonly command: number; readonly flags: number; readonly args: number[]; readonly payload: Uint8Array };

@@ -11,11 +11,11 @@
 
 import { assert } from "../base/assert.ts";
 import type { WaitOptions } from "../base/deferred.ts";
-import { isWeighbridgeError, showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, isWeighbridgeError, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import type { ClusterNode } from "../cluster/cluster-node.ts";
+import { checkWorkerFunction } from "../contracts/contract.ts";
 import type { WorkerCalls as FunctionWorkerCalls, WorkerCallOptions } from "../contracts/function-context.ts";
-import { checkWorkerFunction } from "../contracts/user-function.ts";
 import type { WorkerFunction } from "../contracts/worker-function.ts";
 import { nearestFunction } from "../wire/failure.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
@@ -58,7 +58,7 @@ export class WorkerCalls implements FunctionWorkerCalls {
 
   #idOf(worker: number): number {
     if (Number.isSafeInteger(worker) && worker >= 0) return idOf("worker", worker);
-    throw new WeighbridgeError("BAD_ARGUMENT", `a worker is named by its rank, a whole number from 0 up, not ${showValue(worker)}`);
+    throw badArgument(`a worker is named by its rank, a whole number from 0 up, not ${showValue(worker)}`);
   }
 
   /** WorkerCalls.C1 */

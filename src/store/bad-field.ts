@@ -1,17 +1,17 @@
 // bad-field — how a field of a spec is refused: for its value, or because there is no such field.
 
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue, type WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 
 /** `path` names the field and begins with the option, as in "optimizer.schedule.steps". */
 export function badField(path: string, expected: string, actual: unknown): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", `${path}: expected ${expected}, not ${showValue(actual)}`);
+  return badArgument(`${path}: expected ${expected}, not ${showValue(actual)}`);
 }
 
 /** The same for a name that is none of `choices`; suggests the nearest. */
 export function badChoice(path: string, choices: readonly string[], actual: unknown): WeighbridgeError {
   const { message } = badField(path, `one of ${choices.join(", ")}`, actual);
-  return new WeighbridgeError("BAD_ARGUMENT", `${message}${didYouMean(actual, choices)}`);
+  return badArgument(`${message}${didYouMean(actual, choices)}`);
 }
 
 /**
@@ -21,9 +21,6 @@ export function badChoice(path: string, choices: readonly string[], actual: unkn
 export function checkFields(path: string, fields: object, known: readonly string[], owner: string): void {
   for (const name of Object.keys(fields)) {
     if (known.includes(name)) continue;
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `${path}.${name}: there is no such field; ${owner} has ${known.join(", ")}${didYouMean(name, known)}`,
-    );
+    throw badArgument(`${path}.${name}: there is no such field; ${owner} has ${known.join(", ")}${didYouMean(name, known)}`);
   }
 }

@@ -7,7 +7,7 @@
 //   { delay: d }    the same as bounded delay: work on clock t begins when everything before t - d is done
 //   "asp"           updates count when they arrive; reads never wait
 
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue } from "../base/errors.ts";
 import { didYouMean, nearestName } from "../base/nearest-name.ts";
 
 export type Consistency =
@@ -36,8 +36,7 @@ export function engineConsistency(consistency: Consistency): EngineConsistency {
     if (Number.isSafeInteger(bound) && bound >= 0) return { updates: "async", reduce: "sum", staleness: bound };
     if (bound === Infinity) return { updates: "async", reduce: "sum", staleness: undefined };
   }
-  throw new WeighbridgeError(
-    "BAD_ARGUMENT",
+  throw badArgument(
     `consistency is "bsp", "asp", { bsp: true, reduce: "sum" | "mean", staleness: clocks }, { ssp: clocks } or { delay: clocks }, not ${showValue(consistency)}${hintOf(consistency)}`,
   );
 }

@@ -5,9 +5,11 @@
 //   ParameterSpec.P2. Two specs are equal if every field is. Differences are listed by field, under the names of the
 //       options.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, badRequest, WeighbridgeError } from "../base/errors.ts";
+import type { ConsistencyMode } from "../consistency/consistency-phases.ts";
 import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
 import { type Check, count, flag, list, object, oneOf, optional, shortText } from "../wire/json-body.ts";
+import type { JsonObject } from "../wire/json-value.ts";
 import { consistencyText } from "./consistency.ts";
 import { type InitializerSpec, type ResolvedInitializer, resolveInitializer } from "./initializers/initializer-spec.ts";
 import { checkRowType, type RowTypeSpec, rowTypeShape } from "./row-types/row-type-spec.ts";
@@ -59,16 +61,9 @@ export function checkCombination({
 }: Omit<CommonSpec, "initializer" | "updates" | "staleness">): void {
   if (!takesValues(optimizer)) return;
   const { type } = optimizer;
-  if (reduce === "mean")
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `${name}: reduce cannot be "mean" with ${type}: the mean of values is none that anybody pushed`,
-    );
+  if (reduce === "mean") throw badArgument(`${name}: reduce cannot be "mean" with ${type}: the mean of values is none that anybody pushed`);
   if (typeof encoding?.push === "object")
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `${name}: link encoding: push cannot be top-k with ${type}: what does not travel would count as 0`,
-    );
+    throw badArgument(`${name}: link encoding: push cannot be top-k with ${type}: what does not travel would count as 0`);
 }
 
 const NAME_LENGTH_MAX = 256;
@@ -102,10 +97,10 @@ export function decodeParameterSpec(json: string): ParameterSpec {
   const kind = object({ kind: oneOf("tensor", "table") })(value, "spec").kind;
   const spec = kind === "tensor" ? tensorFields(value, "spec") : tableFields(value, "spec");
   checkCombination(spec);
-  if (spec.name === "") throw new WeighbridgeError("BAD_REQUEST", "the name of a parameter is empty");
+  if (spec.name === "") throw badRequest("the name of a parameter is empty");
   if (spec.name.startsWith(SUMS_PREFIX))
-    throw new WeighbridgeError("BAD_REQUEST", `${spec.name} begins with ${SUMS_PREFIX}, as the sums of the kv face do in checkpoints`);
-  if (spec.kind === "table" && spec.width === 0) throw new WeighbridgeError("BAD_REQUEST", `the rows of ${spec.name} have no elements`);
+    throw badRequest(`${spec.name} begins with ${SUMS_PREFIX}, as the sums of the kv face do in checkpoints`);
+  if (spec.kind === "table" && spec.width === 0) throw badRequest(`the rows of ${spec.name} have no elements`);
   if (spec.kind === "table") checkRowType(spec);
   return spec;
 }
@@ -144,4 +139,27 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
 
 function show(value: unknown): string {
   return value === undefined ? "left out" : JSON.stringify(value);
+}
+
+/** In JSON, of requests and checkpoints; training-state.ts reads it. */
+export const ANY_STALENESS = "any";
+
+export function encodeStaleness(staleness: number): number | string {
+  return staleness === Infinity ? ANY_STALENESS : staleness;
+}
+
+export function encodeMode({ updates, reduce, staleness }: ConsistencyMode): JsonObject {
+  return { updates, reduce, staleness: encodeStaleness(staleness) };
+}
+
+/**
+ * A table that counts versions stays "asp": caches of its rows, which may hold updates, do not learn of a change.
+ * Throws UNSUPPORTED for that, and BAD_ARGUMENT for a mode that the optimizer excludes.
+ */
+export function checkChange(spec: ParameterSpec, { updates, reduce, staleness }: ConsistencyMode): void {
+  checkCombination({ ...spec, reduce });
+  if (spec.kind === "table") checkRowType({ ...spec, reduce });
+  if (spec.kind !== "table" || !spec.versions || (updates === "async" && staleness === Infinity)) return;
+  const text = `${spec.name} counts versions of its rows for caches, which bound staleness by versions, not clocks: its consistency stays "asp"`;
+  throw new WeighbridgeError("UNSUPPORTED", text);
 }

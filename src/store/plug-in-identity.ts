@@ -6,7 +6,7 @@
 //   PlugIn.P2. A name and a version mean one behaviour and one layout. If the servers of a job differ in them, or in
 //       the source, creating a parameter fails (parameter-control.ts).
 
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 
 export type PlugInIdentity = {
@@ -22,23 +22,16 @@ const NAME = /^[a-zA-Z][\w.-]{0,63}$/;
  */
 export function checkPlugIn(what: string, options: unknown, known: readonly string[]): void {
   if (typeof options !== "object" || options === null)
-    throw new WeighbridgeError("BAD_ARGUMENT", `${what} is described by an object with ${known.join(", ")}, not ${showValue(options)}`);
+    throw badArgument(`${what} is described by an object with ${known.join(", ")}, not ${showValue(options)}`);
   const { name, version, deterministic } = options as Partial<PlugInIdentity>;
   if (typeof name !== "string" || !NAME.test(name))
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `${what}: a name is a letter and up to 63 letters, digits, "_", "." or "-", not ${showValue(name)}`,
-    );
+    throw badArgument(`${what}: a name is a letter and up to 63 letters, digits, "_", "." or "-", not ${showValue(name)}`);
   const unknown = Object.keys(options).find((option) => !known.includes(option));
   if (unknown !== undefined)
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `${name}: ${what} has no ${JSON.stringify(unknown)}; there are ${known.join(", ")}${didYouMean(unknown, known)}`,
-    );
+    throw badArgument(`${name}: ${what} has no ${JSON.stringify(unknown)}; there are ${known.join(", ")}${didYouMean(unknown, known)}`);
   if (!(typeof version === "number" && Number.isSafeInteger(version) && version >= 1))
-    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: a version is a whole number from 1 up, not ${showValue(version)}`);
-  if (typeof deterministic !== "boolean")
-    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: deterministic is true or false, not ${showValue(deterministic)}`);
+    throw badArgument(`${name}: a version is a whole number from 1 up, not ${showValue(version)}`);
+  if (typeof deterministic !== "boolean") throw badArgument(`${name}: deterministic is true or false, not ${showValue(deterministic)}`);
 }
 
 /** Throws BAD_ARGUMENT if a member is not a function, is async, or is `required` and missing. */
@@ -47,9 +40,8 @@ export function checkMembers(name: string, options: object, members: readonly st
   for (const member of members) {
     const isMissing = actual[member] === undefined;
     const kind = Object.prototype.toString.call(actual[member]).slice("[object ".length, -1);
-    if (/.Function$/.test(kind))
-      throw new WeighbridgeError("BAD_ARGUMENT", `${name}: ${member} is done when it returns, and cannot be of the kind ${kind}`);
+    if (/.Function$/.test(kind)) throw badArgument(`${name}: ${member} is done when it returns, and cannot be of the kind ${kind}`);
     if (isMissing ? !required.includes(member) : typeof actual[member] === "function") continue;
-    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: ${member} is a function, not ${showValue(actual[member])}`);
+    throw badArgument(`${name}: ${member} is a function, not ${showValue(actual[member])}`);
   }
 }

@@ -7,7 +7,7 @@
 //       version, settings that it does not have, rows that it does not update, a layout other than its spec says.
 //       Errors name the module; who asked a server knows its rank.
 
-import { reasonOf, showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, reasonOf, showValue, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 import { copyRows } from "../kernel/element-loops.ts";
 import { ROW_ELEMENTS, type RowArray, type RowElement } from "../kernel/row-element.ts";
@@ -81,8 +81,7 @@ export class PlugIns {
     const elements = guarded(nameOf("row type", loaded), () => elementsOf(loaded.plugIn, width, name));
     if (element === rowType.element && elements === rowType.elements) return loaded;
     const [here, there] = [`${elements} × ${element}`, `${rowType.elements} × ${rowType.element}`];
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
+    throw badArgument(
       `a row of ${quote(rowType.name)} with dim ${width} is ${here} in ${loaded.module}, and ${there} in the spec of ${name}`,
     );
   }
@@ -96,7 +95,7 @@ export class PlugIns {
     const { Array: View } = ROW_ELEMENTS[plugIn.element];
     if (row instanceof View && row.length === rowElements(spec)) return row as RowArray;
     const expected = `a ${View.name} of ${rowElements(spec)}`;
-    throw new WeighbridgeError("BAD_ARGUMENT", `${nameOf("row type", loaded)} makes ${expected}, not ${showValue(row)}`);
+    throw badArgument(`${nameOf("row type", loaded)} makes ${expected}, not ${showValue(row)}`);
   }
 
   /**
@@ -218,7 +217,7 @@ export class PlugIns {
     const what = nameOf("updater", found);
     const element = updatedElement(spec);
     if (!updater.elements.includes(element))
-      throw new WeighbridgeError("BAD_ARGUMENT", `${spec.name}: ${what} is for rows of ${updater.elements.join(", ")}, not of ${element}`);
+      throw badArgument(`${spec.name}: ${what} is for rows of ${updater.elements.join(", ")}, not of ${element}`);
     const settings = settingsOf(updater, spec.optimizer.settings ?? {}, `${spec.name}: ${what}`);
     return { updater, columns: columnsOf(updater, spec, what), settings, what, isOurs: false };
   }
@@ -283,10 +282,7 @@ function columnsOf(updater: PsUpdater, spec: ParameterSpec, what: string): reado
     const isNamed = isColumnName(name) && !RESERVED_COLUMNS.includes(name);
     const isStart = isFloat ? Number.isFinite(start) : Number.isSafeInteger(start);
     if (!isNamed || !(Number.isSafeInteger(elements) && elements >= 1 && elements <= COLUMN_ELEMENTS_MAX) || !isStart)
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `${what}: a column ${quote(name)} of ${showValue(elements)} elements that begin with ${showValue(start)}`,
-      );
+      throw badArgument(`${what}: a column ${quote(name)} of ${showValue(elements)} elements that begin with ${showValue(start)}`);
     const column = { name, elements, start, offset };
     offset += elements;
     return column;
@@ -306,12 +302,10 @@ function settingsOf({ settings }: PsUpdater, given: UpdaterSettings, what: strin
   for (const [name, value] of Object.entries(given)) {
     const known = settings[name];
     if (known === undefined)
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
+      throw badArgument(
         `${what} has no setting ${quote(name)}; there are ${Object.keys(settings).join(", ") || "none"}${hintFor(name, Object.keys(settings))}`,
       );
-    if (typeof known !== typeof value)
-      throw new WeighbridgeError("BAD_ARGUMENT", `${what}: ${name} is a ${typeof known}, not ${showValue(value)}`);
+    if (typeof known !== typeof value) throw badArgument(`${what}: ${name} is a ${typeof known}, not ${showValue(value)}`);
   }
   return { ...settings, ...given };
 }

@@ -9,7 +9,7 @@
 //   PulledRows.M3. A pull never fails for lack of memory here: its worker then counts as having just pulled whatever is
 //       not remembered, until it is forgotten.
 
-import { bytesOf } from "../base/bytes-of.ts";
+import { bytesOf } from "../base/bytes.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";

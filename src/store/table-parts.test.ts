@@ -5,12 +5,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../base/random.ts";
 import { Arena } from "../kernel/arena.ts";
-import { putFloats, putKeys, readFloats } from "../kernel/arena-lists.ts";
 import { CURSOR_BYTES, DONE, type Kernels, LIST_ROWS_MAX, NO_ROOM } from "../kernel/kernels.ts";
 import { PlainKernels } from "../kernel/plain-kernels.ts";
 import { simdRowKernels } from "../kernel/row-kernels.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { PART_COUNT, partOf } from "../keys/part.ts";
+import { putFloats, putKeys, readFloats } from "../testing/arena-lists.ts";
 import { NEVER_TRIED } from "../testing/store-stage.ts";
 import { TableStore } from "./table-store.ts";
 

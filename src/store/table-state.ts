@@ -2,7 +2,7 @@
 // removed, and saved, loaded and dropped with their part. TableStore updates and reads them.
 
 import { assert } from "../base/assert.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import type { RowKernels } from "../kernel/row-kernels.ts";
@@ -57,7 +57,7 @@ export class TableState {
     const { arena, kernels, rowKernels, width, elementBytes = FLOAT_BYTES, updater, versions = false, secret } = options;
     const widthMax = VALUE_BYTES_MAX / elementBytes;
     if (!(Number.isInteger(width) && width >= 1 && width <= widthMax)) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `rows of a table are 1 to ${widthMax} elements wide, not ${width}`);
+      throw badArgument(`rows of a table are 1 to ${widthMax} elements wide, not ${width}`);
     }
     this.width = width;
     this.arena = arena;

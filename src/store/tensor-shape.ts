@@ -4,7 +4,7 @@
 //   block         as many whole rows as fit BLOCK_BYTES. A longer row is cut, and the tensor has no rows: `hasRows` is
 //                 false, and it can be pushed and pulled whole, not row by row.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument } from "../base/errors.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 
 const FLOAT_BYTES = 4;
@@ -30,7 +30,7 @@ export class TensorShape {
     const [rowCount = 1, ...rest] = shape;
     const width = rest.reduce((product, size) => product * size, 1);
     if (!shape.every((size) => Number.isSafeInteger(size) && size >= 1) || !Number.isSafeInteger(rowCount * width)) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `a shape is a list of whole numbers from 1 up, not [${shape.join(", ")}]`);
+      throw badArgument(`a shape is a list of whole numbers from 1 up, not [${shape.join(", ")}]`);
     }
     this.rowCount = rowCount;
     this.width = width;
@@ -38,7 +38,7 @@ export class TensorShape {
     this.hasRows = width <= BLOCK_FLOATS;
     this.blockFloats = this.hasRows ? Math.floor(BLOCK_FLOATS / width) * width : BLOCK_FLOATS;
     this.blockCount = Math.ceil(this.floatCount / this.blockFloats);
-    if (this.blockCount > BLOCKS_MAX) throw new WeighbridgeError("BAD_ARGUMENT", `a tensor of ${this.floatCount} elements is too large`);
+    if (this.blockCount > BLOCKS_MAX) throw badArgument(`a tensor of ${this.floatCount} elements is too large`);
   }
 
   get rowsPerBlock(): number {

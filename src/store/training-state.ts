@@ -1,12 +1,12 @@
 // training-state — what training has changed of a parameter beside its rows, as a checkpoint keeps it: its optimizer's
-// settings and the count of its pushes.
+// settings and the count of its pushes. And a consistency read from JSON, as servers find it in requests and
+// checkpoints; parameter-spec.ts writes it.
 
-import { reasonOf, WeighbridgeError } from "../base/errors.ts";
-import type { ConsistencyHistory } from "../consistency/consistency-phases.ts";
-import { type Check, count, object, optional } from "../wire/json-body.ts";
+import { badRequest, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import type { ConsistencyHistory, ConsistencyMode } from "../consistency/consistency-phases.ts";
+import { type Check, count, list, object, oneOf, optional } from "../wire/json-body.ts";
 import type { JsonObject } from "../wire/json-value.ts";
-import { encodeStaleness } from "./consistency-json.ts";
-import { encodeHistory, historyShape, stalenessShape } from "./consistency-shape.ts";
+import { ANY_STALENESS, encodeMode, encodeStaleness } from "./parameter-spec.ts";
 import { type ResolvedSchedule, resolveSchedule } from "./updaters/learning-rate-schedule.ts";
 
 export type TrainingState = {
@@ -20,11 +20,22 @@ export type TrainingState = {
   readonly step: number;
 };
 
+const stalenessShape: Check<number> = (value, path) => (value === ANY_STALENESS ? Infinity : count(value, path));
+
+const modeFields = { updates: oneOf("async", "sync"), reduce: oneOf("sum", "mean"), staleness: stalenessShape };
+const modeShape: Check<ConsistencyMode> = object(modeFields);
+
+const historyShape: Check<ConsistencyHistory> = object({
+  phases: list(object({ ...modeFields, from: count })),
+  turn: count,
+  turnWorker: count,
+});
+
 /** Throws BAD_REQUEST. */
 export const trainingShape: Check<TrainingState> = object({
   learningRate: ((value, path) => {
     if (typeof value === "number") return value;
-    throw new WeighbridgeError("BAD_REQUEST", `${path} must be a number`);
+    throw badRequest(`${path} must be a number`);
   }) as Check<number>,
   schedule: (value, path) => resolveSchedule(value, path),
   staleness: stalenessShape,
@@ -44,4 +55,20 @@ export function decodeTraining(value: unknown, name: string, checkpoint: string)
   } catch (cause) {
     throw new WeighbridgeError("CHECKPOINT_FOREIGN", `${checkpoint} makes no sense: ${reasonOf(cause)}`, { cause });
   }
+}
+
+/** As `historyShape` reads it. */
+function encodeHistory({ phases, turn, turnWorker }: ConsistencyHistory): JsonObject {
+  return { phases: phases.map((phase) => ({ from: phase.from, ...encodeMode(phase) })), turn, turnWorker };
+}
+
+/** Throws BAD_REQUEST. */
+export function decodeMode(json: string): ConsistencyMode {
+  let value: unknown;
+  try {
+    value = JSON.parse(json);
+  } catch (cause) {
+    throw new WeighbridgeError("BAD_REQUEST", "the consistency of a parameter is no JSON", { cause });
+  }
+  return modeShape(value, "consistency");
 }

@@ -8,7 +8,7 @@ import { Membership, type MembershipOptions } from "../cluster/membership.ts";
 import { PREPARE } from "../contracts/control.ts";
 import { serveJson } from "../peer/call-function.ts";
 import { Peer } from "../peer/peer.ts";
-import { PlainReadBuffers } from "../peer/plain-memory.ts";
+import { PlainReadBuffers } from "../peer/request-assembly.ts";
 import { Scheduler } from "../scheduler/scheduler.ts";
 import type { SchedulerOptions } from "../scheduler/scheduler-options.ts";
 import type { PrepareRequest } from "../wire/control.ts";

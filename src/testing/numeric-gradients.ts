@@ -75,3 +75,14 @@ function differenceAt(values: Float32Array, index: number, reach: number, loss: 
   values[index] = value;
   return (lossAbove - lossBelow) / (above - below);
 }
+
+/**
+ * For what was trained on servers and in one process: throws where two values of the same place are further apart than
+ * `bound`, or one list is longer.
+ */
+export function assertClose(actual: readonly number[], expected: readonly number[], bound: number): void {
+  assert(actual.length === expected.length, `${actual.length} values, not ${expected.length}`);
+  for (const [i, value] of actual.entries()) {
+    assert(Math.abs(value - expected[i]!) <= bound, `value ${i} is ${value}, not within ${bound} of ${expected[i]}`);
+  }
+}

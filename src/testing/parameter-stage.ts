@@ -2,7 +2,7 @@
 // in the arena and become garbage when the handler returns; answers are copied before their memory is released.
 
 import { assert } from "../base/assert.ts";
-import { bytesOf } from "../base/bytes-of.ts";
+import { bytesOf } from "../base/bytes.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
 import type { WorkerIncarnation } from "../consistency/worker-incarnations.ts";
@@ -17,8 +17,7 @@ import { Ownership } from "../server/ownership.ts";
 import { Parameters } from "../server/parameters/parameters.ts";
 import { WorkerGroups } from "../server/parameters/worker-groups.ts";
 import { PlacementPrepare } from "../server/placement-prepare.ts";
-import type { ServedFunction } from "../server/served-function.ts";
-import { ServerContext } from "../server/server-context.ts";
+import { type ServedFunction, ServerContext } from "../server/server-context.ts";
 import { WorkerCalls } from "../server/worker-calls.ts";
 import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
 import type { PlugIns } from "../store/plug-ins.ts";

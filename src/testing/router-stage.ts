@@ -3,12 +3,11 @@
 
 import { embeddingSpec, tensorSpec } from "../api/parameter-options.ts";
 import { assert } from "../base/assert.ts";
-import { bytesOf } from "../base/bytes-of.ts";
+import { bytesOf, joinBytes } from "../base/bytes.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { joinBytes } from "../base/join-bytes.ts";
+import { sspSync } from "../contracts/beside-parameters.ts";
 import { clockAdvance } from "../contracts/clocks.ts";
 import type { Contract } from "../contracts/contract.ts";
-import { sspSync } from "../contracts/groups.ts";
 import { parameterState } from "../contracts/parameters.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import { tensorPull, tensorPush, tensorPushPull } from "../contracts/tensors.ts";

@@ -11,8 +11,8 @@
 //       full socket.
 
 import { assert } from "../base/assert.ts";
+import { joinBytes } from "../base/bytes.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
-import { joinBytes } from "../base/join-bytes.ts";
 import type { Random } from "../base/random.ts";
 import { RingQueue } from "../base/ring-queue.ts";
 import { chunksWithBytes, type Link, type LinkReader, lostChunk } from "../transport/transport.ts";

@@ -2,11 +2,11 @@
 // links, crashes. Addresses are "sim://host:port". It carries byte streams; it does not lose, double or reorder frames.
 //
 //   const network = new SimNetwork({ clock, seed });
-//   const transport = network.host("server-0");      // one per node; a host that crashed gets a new one by asking again
+//   const transport = network.host("server-0");      // one per node; ask again for a host that crashed
 //   network.partition("server-0", "worker-1");       // bytes stall until network.heal("server-0", "worker-1")
 
 import type { Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import { Random } from "../base/random.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
@@ -311,7 +311,7 @@ function parseSimAddress(address: Address): { readonly host: string; readonly po
 }
 
 function badAddress(address: Address, why: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", `"${address}" cannot be used as an address: ${why}`);
+  return badArgument(`"${address}" cannot be used as an address: ${why}`);
 }
 
 function wayName(from: string, to: string): string {

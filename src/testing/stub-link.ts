@@ -1,10 +1,12 @@
 // stub-link — a Link to nowhere, for unit tests: it keeps what is written and shows it as frames. It flushes at once,
-// or when the test says so.
+// or when the test says so. And bytes as sockets bring them to a frame reader.
 
-import { joinBytes } from "../base/join-bytes.ts";
+import { assert } from "../base/assert.ts";
+import { joinBytes } from "../base/bytes.ts";
+import { Random } from "../base/random.ts";
 import type { Link } from "../transport/transport.ts";
 import { FrameHeader, HEADER_BYTES, paddedBytes } from "../wire/frame.ts";
-import { decodeHeader } from "../wire/frame-reader.ts";
+import { decodeHeader, type FrameReader } from "../wire/frame-reader.ts";
 
 export type StubFrame = { readonly header: FrameHeader; readonly payload: Uint8Array };
 
@@ -82,4 +84,25 @@ export class StubLink implements Link {
     }
     this.#rest = bytes.slice(at);
   }
+}
+
+/**
+ * Feeds `stream` to the reader as a socket does: a read at `at` fills the view, or `nextReadBytes(at)` if that is less.
+ */
+export function feed(reader: FrameReader, stream: Uint8Array, nextReadBytes: (at: number) => number): number {
+  let readCount = 0;
+  for (let at = 0; at < stream.length; readCount++) {
+    const view = reader.view();
+    assert(view.length > 0, "R1: a reader has room for the next bytes");
+    const byteCount = Math.min(view.length, nextReadBytes(at), stream.length - at);
+    view.set(stream.subarray(at, at + byteCount));
+    reader.received(byteCount);
+    at += byteCount;
+  }
+  return readCount;
+}
+
+export function randomPayload(length: number, seed: number): Uint8Array {
+  const random = new Random(seed);
+  return Uint8Array.from({ length }, () => random.below(256));
 }

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { feed, randomPayload } from "../testing/frame-reads.ts";
+import { feed, randomPayload } from "../testing/stub-link.ts";
 import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, paddedBytes } from "./frame.ts";
 import { FrameReader, type FrameSink, READ_BUFFER_BYTES } from "./frame-reader.ts";
 

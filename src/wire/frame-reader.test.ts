@@ -6,7 +6,7 @@ import fc from "fast-check";
 import { AssertionError } from "../base/assert.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
-import { feed, randomPayload } from "../testing/frame-reads.ts";
+import { feed, randomPayload } from "../testing/stub-link.ts";
 import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, PAYLOAD_BYTES_MAX, paddedBytes } from "./frame.ts";
 import { FrameReader, type FrameSink, READ_BUFFER_BYTES } from "./frame-reader.ts";
 

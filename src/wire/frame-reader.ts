@@ -40,7 +40,7 @@ import {
   stepRun,
   TWO_32,
 } from "./frame.ts";
-import { strangeOpening } from "./opening.ts";
+import { strangeOpening } from "./hello.ts";
 
 /** While payloads go to destinations, a header is read with at most this much behind it. */
 const EARLY_BYTES = 32 * 1024;

@@ -45,7 +45,7 @@
 //       decoding returns a view of u64 or f32 where the length allows it, and of bytes otherwise.
 
 import { AssertionError } from "../base/assert.ts";
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, badRequest, showValue, type WeighbridgeError } from "../base/errors.ts";
 
 export const HEADER_BYTES = 64;
 export const FRAME_ALIGN = 8;
@@ -323,7 +323,7 @@ export class FieldCodec<V> {
    */
   encode(values: V): EncodedFields {
     if (typeof values !== "object" || values === null)
-      throw new WeighbridgeError("BAD_ARGUMENT", `${this.#what}: an object with its fields is expected, not ${showValue(values)}`);
+      throw badArgument(`${this.#what}: an object with its fields is expected, not ${showValue(values)}`);
     const named = values as Readonly<Record<string, unknown>>;
     if (this.#only !== undefined) {
       const bytes = this.#bytesOf(this.#only, named[this.#only.name]);
@@ -410,11 +410,11 @@ export class FieldCodec<V> {
 
   #wrong({ name, expected }: Field, value: unknown): WeighbridgeError {
     const given = typeof value === "object" && value !== null ? showValue(value) : `${typeof value} ${showValue(value)}`;
-    return new WeighbridgeError("BAD_ARGUMENT", `${this.#what}: ${name} must be ${expected}, but is ${given}`);
+    return badArgument(`${this.#what}: ${name} must be ${expected}, but is ${given}`);
   }
 
   #bad(what: string): WeighbridgeError {
-    return new WeighbridgeError("BAD_REQUEST", `${this.#what} came with ${what}`);
+    return badRequest(`${this.#what} came with ${what}`);
   }
 }
 

@@ -4,8 +4,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { joinBytes } from "../base/bytes.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { joinBytes } from "../base/join-bytes.ts";
 import type { EncodedFields } from "./frame.ts";
 import { type Fields, FunctionSchema, json } from "./function-schema.ts";
 import { count, list, object, optional, text } from "./json-body.ts";

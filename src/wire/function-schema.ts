@@ -1,7 +1,7 @@
 // function-schema — the fields of the request or response of a typed function: named scalars, strings, typed arrays and
 // JSON. FieldCodec (frame.ts) makes bytes of them.
 
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 import { type ArrayConstructor, type Field, FieldCodec, type ScalarType } from "./frame.ts";
 import { type Check, decodeJson, encodeJson } from "./json-body.ts";
@@ -67,7 +67,7 @@ export class FunctionSchema<F extends Fields> extends FieldCodec<FieldValues<F>>
   /** Throws BAD_ARGUMENT for a type that does not exist; `what` is "the request of push". */
   constructor(fields: F, what: string) {
     if (typeof fields !== "object" || fields === null)
-      throw new WeighbridgeError("BAD_ARGUMENT", `${what}: its fields are an object of names and types, not ${showValue(fields)}`);
+      throw badArgument(`${what}: its fields are an object of names and types, not ${showValue(fields)}`);
     const types = Object.entries(fields);
     const isOnly = types.length === 1;
     const made = types.map(([name, type]) =>
@@ -104,10 +104,7 @@ function fieldOf(name: string, type: FieldType, what: string): Field {
     return { name, scalar: undefined, array: undefined, text: stringCodec(`${what} came with ${name}`), expected: type };
   if (isScalar(type)) return { name, scalar: type, array: undefined, text: undefined, expected: type };
   const known = [...SCALARS, "string", ...Object.keys(ARRAYS)];
-  throw new WeighbridgeError(
-    "BAD_ARGUMENT",
-    `${what}: ${name} is of type ${showValue(type)}; there are ${known.join(", ")}${didYouMean(type, known)}`,
-  );
+  throw badArgument(`${what}: ${name} is of type ${showValue(type)}; there are ${known.join(", ")}${didYouMean(type, known)}`);
 }
 
 function isScalar(type: unknown): type is ScalarType {

@@ -1,10 +1,12 @@
 // hello — the first frame on every link, both ways: the sender, its job and incarnation, and its point in the
-// conversation.
+// conversation. And what the first bytes of a link show about the other end before a whole frame is there: another
+// program, another version, or one of ours, so that a web server's short answer differs from a broken link.
 //
 // A job has a name and a run, `NAME/RUN`. People give the name, which outlives every scheduler and every start. The run
 // distinguishes one start of the whole job from the next, so that nodes of an earlier start are strangers to it. A node
 // that knows no run yet sends `NAME`, one that does not know the name sends "".
 
+import { MAGIC, PROTOCOL_VERSION } from "./frame.ts";
 import { type Check, count, list, object, oneOf, optional, shortText } from "./json-body.ts";
 
 /** Of a job: `NAME/RUN` (jobId). */
@@ -70,3 +72,38 @@ export const helloShape: Check<Hello> = object({
   token: optional(tokenShape),
   knows: optional(count),
 });
+
+/** Enough to recognize it. */
+export const OPENING_BYTES = 4;
+
+const VERSION_OFFSET = 2;
+const QUOTE_CHARS_MAX = 40;
+/** The first bytes of ZeroMQ. */
+const ZMTP_OPENING = 0x000000ff;
+
+/** `version` is undefined for what is no frame of any version. */
+export type Opening = { readonly isOurs: boolean; readonly version: number | undefined };
+
+export function readOpening(bytes: Uint8Array): Opening {
+  const isFrame = bytes[0] === (MAGIC & 0xff) && bytes[1] === MAGIC >> 8;
+  const version = isFrame ? bytes[VERSION_OFFSET] : undefined;
+  return { isOurs: version === PROTOCOL_VERSION, version };
+}
+
+/** The first line of the input, for people: `"HTTP/1.1 400 Bad Request"`, or its first bytes in hexadecimal. */
+export function quoteOpening(bytes: Uint8Array): string {
+  const [line = ""] = new TextDecoder("latin1").decode(bytes.subarray(0, QUOTE_CHARS_MAX)).split(/\r?\n/, 1);
+  if (/^[ -~]{4,}$/.test(line)) return `"${line}"`;
+  const hex = Array.from(bytes.subarray(0, OPENING_BYTES), (byte) => byte.toString(16).padStart(2, "0"));
+  return `the bytes ${hex.join(" ")}`;
+}
+
+export function strangeOpening(opening: number): string {
+  return `it starts with 0x${(opening & 0xffff).toString(16)}, not with the magic bytes "WB"${psliteHint(opening)}`;
+}
+
+/** Names the protocol that it may be: a node without --van zmq is the likeliest stranger. */
+export function psliteHint(opening: number): string {
+  if (opening !== ZMTP_OPENING) return "";
+  return ", as ps-lite's programs do: for those start every node of ours with --van zmq (DMLC_PS_VAN_TYPE=zmq)";
+}

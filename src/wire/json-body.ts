@@ -1,7 +1,7 @@
 // json-body — control messages are JSON (docs/decisions/0002): rare, small, and easy to produce in any language. A body
 // of another shape is the peer's fault; the error names where it differs. The data plane never comes here.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../base/errors.ts";
 
 /** Takes a decoded value apart or throws BAD_REQUEST; `path` names the value for the message. */
 export type Check<T> = (value: unknown, path: string) => T;
@@ -11,7 +11,7 @@ export type Checked<C> = C extends Check<infer T> ? T : never;
 const SHOWN_LENGTH_MAX = 80;
 
 function mismatch(path: string, expected: string, value: unknown): WeighbridgeError {
-  return new WeighbridgeError("BAD_REQUEST", `${path} must be ${expected}, but is ${describe(value)}`);
+  return badRequest(`${path} must be ${expected}, but is ${describe(value)}`);
 }
 
 /** Never looks into lists and objects: a peer may have nested them deeper than the stack is. */

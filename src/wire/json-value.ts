@@ -1,7 +1,7 @@
 // json-value — plain data that a manifest keeps word for word: settings of optimizers, initializers and schedules. It
 // comes back equal or is refused when written: JSON has no Infinity, NaN or bigint, and would drop or change them.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest } from "../base/errors.ts";
 import type { Check } from "./json-body.ts";
 
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | JsonObject;
@@ -14,20 +14,20 @@ export type Described = JsonObject & { readonly kind: string };
 const DEPTH_MAX = 32;
 
 export const jsonObject: Check<JsonObject> = (value, path) => {
-  if (!isObject(value)) throw new WeighbridgeError("BAD_REQUEST", `${path} must be an object`);
+  if (!isObject(value)) throw badRequest(`${path} must be an object`);
   requireJson(value, path);
   return value as JsonObject;
 };
 
 export const described: Check<Described> = (value, path) => {
   const settings = jsonObject(value, path);
-  if (typeof settings.kind !== "string") throw new WeighbridgeError("BAD_REQUEST", `${path}.kind must be a string`);
+  if (typeof settings.kind !== "string") throw badRequest(`${path}.kind must be a string`);
   return settings as Described;
 };
 
 /** Throws BAD_REQUEST, naming the value, if `value` would not come back from JSON as it is. */
 function requireJson(value: unknown, path: string, depth = 0): void {
-  if (depth > DEPTH_MAX) throw new WeighbridgeError("BAD_REQUEST", `${path} is nested deeper than ${DEPTH_MAX} levels`);
+  if (depth > DEPTH_MAX) throw badRequest(`${path} is nested deeper than ${DEPTH_MAX} levels`);
   if (Array.isArray(value)) {
     value.forEach((item, index) => {
       requireJson(item, `${path}[${index}]`, depth + 1);
@@ -35,7 +35,7 @@ function requireJson(value: unknown, path: string, depth = 0): void {
   } else if (isObject(value)) {
     for (const [name, item] of Object.entries(value)) requireJson(item, `${path}.${name}`, depth + 1);
   } else if (!isScalar(value)) {
-    throw new WeighbridgeError("BAD_REQUEST", `${path} is ${String(value)}, which JSON cannot keep`);
+    throw badRequest(`${path} is ${String(value)}, which JSON cannot keep`);
   }
 }
 

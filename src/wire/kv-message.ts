@@ -1,7 +1,7 @@
 // kv-message — KV_PUSH, KV_PULL and KV_PUSH_PULL: keys with values, between a worker and the server that owns the keys.
 //
-//   header args   arg0 keyCount k (at least 1)   arg1 width: values per key, 0 when lens are sent or the width is not
-//   known
+//   header args   arg0 keyCount k (at least 1)
+//                 arg1 width: values per key, 0 when lens are sent or the width is not known
 //                 arg2 offset in values of a PIECE of one key   arg3 timestamp of the request, low 32 bits
 //   payload       u64 × k keys, strictly ascending │ values │ i32 × k lens (LENS)
 //   answer        values │ i32 × k lens (if WANT_LENS); cut into frames, args: u64 totalBytes, u64 offsetBytes
@@ -11,7 +11,7 @@
 // a request has FIRST, the last one LAST. A server whose handle wants whole requests answers the others with GATHERED
 // and no values, and LAST with WHOLE and all of them.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, type WeighbridgeError } from "../base/errors.ts";
 import type { ElementArray } from "../kernel/elements.ts";
 import { KEY_BYTES } from "../keys/key-range.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader } from "./frame.ts";
@@ -99,5 +99,30 @@ function checkPiece({ arg0, arg1: width, arg2: offset, flags, payloadBytes }: Fr
 }
 
 export function doNotAddUp(what: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_REQUEST", `lengths do not add up: ${what}`);
+  return badRequest(`lengths do not add up: ${what}`);
+}
+
+/**
+ * The keys, values and lens of a request that comes in several frames, as lists of bytes in the order of the frames. It
+ * does not check what the frames say, nor copy: its owner keeps the bytes.
+ */
+export class KvAssembly {
+  readonly keys: Uint8Array[] = [];
+  readonly values: Uint8Array[] = [];
+  /** Empty unless the keys have lengths of their own. */
+  readonly lens: Uint8Array[] = [];
+
+  /** Adds a frame: `keep` appends the bytes of its payload from `from` to `to`, at least one, to a list. */
+  add(header: FrameHeader, keep: (list: Uint8Array[], from: number, to: number) => void): void {
+    const { arg0: keyCount, arg1: width, arg2: offset, flags, payloadBytes } = header;
+    const keyBytes = keyCount * KEY_BYTES;
+    const lensBytes = (flags & KvFlag.LENS) === 0 ? 0 : keyCount * LEN_BYTES;
+    const valueEnd = payloadBytes - lensBytes;
+    if (offset === 0) {
+      keep(this.keys, 0, keyBytes);
+      if (lensBytes > 0) keep(this.lens, valueEnd, payloadBytes);
+      else if ((flags & KvFlag.VARIABLE) !== 0) this.lens.push(new Uint8Array(Int32Array.of(width).buffer));
+    }
+    if (valueEnd > keyBytes) keep(this.values, keyBytes, valueEnd);
+  }
 }

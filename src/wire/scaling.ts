@@ -48,7 +48,7 @@ export type ScalingView = {
   readonly to: readonly number[];
   /** The ranks of servers that have not come yet. */
   readonly awaited: readonly number[];
-  /** Of replicated servers: the ranks whose second process has not come yet, the standby, and those where it is filled. */
+  /** Of replicated servers: the ranks whose standby has not come yet, and those where it is being filled. */
   readonly awaitedStandbys?: readonly number[] | undefined;
   readonly fillingStandbys?: readonly number[] | undefined;
   /** How much longer they are waited for. */

@@ -6,7 +6,7 @@
 //             arg1 number of the request at its sender │ arg2 first byte of this frame │ arg3 bytes of the whole body
 //   answer    the bytes, in as many frames as it takes; args: u64 totalBytes, u64 offsetBytes
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument } from "../base/errors.ts";
 import { BLOCK_BYTES, PAYLOAD_BYTES_MAX } from "./frame.ts";
 
 /** What a body may cost its receiver. */
@@ -14,7 +14,7 @@ export const BODY_BYTES_MAX: number = 64 * 1024 * 1024;
 
 /** Throws BAD_ARGUMENT for a body that is too long. */
 export function checkBody(body: Uint8Array): void {
-  if (body.length > BODY_BYTES_MAX) throw new WeighbridgeError("BAD_ARGUMENT", bodyTooLong(body.length));
+  if (body.length > BODY_BYTES_MAX) throw badArgument(bodyTooLong(body.length));
 }
 
 export function bodyTooLong(byteCount: number): string {

@@ -8,7 +8,7 @@
 //     "rounds"   ordinal = batch · P + part      every worker borrows its share of the next batches
 //   and list them as runs: from, to, from, to …, half open, rising, no two touching.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 import { type Check, count, flag, list, object, oneOf, optional, shortText } from "./json-body.ts";
 
@@ -41,7 +41,7 @@ const runs: Check<Runs> = (value, path) => {
   if (bounds.length % 2 === 0 && bounds.length <= 2 * UNIT_RUNS_MAX && isRising) return bounds;
   const actual = bounds.length > 2 * UNIT_RUNS_MAX ? `${bounds.length} numbers` : JSON.stringify(bounds).slice(0, SHOWN_LENGTH_MAX);
   const message = `${path} must be runs, from, to, from, to …, rising, at most ${UNIT_RUNS_MAX}, but is ${actual}`;
-  throw new WeighbridgeError("BAD_REQUEST", message);
+  throw badRequest(message);
 };
 
 const description = { name: shortText(256), epoch: count, batchCount: count, partCount: count, assignment: oneOf(...ASSIGNMENTS) };

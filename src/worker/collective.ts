@@ -13,9 +13,9 @@
 //   Collective.L3. Parts of an older generation are refused; those of the one that is being formed wait for it.
 
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions } from "../base/known-options.ts";
-import { reducedType } from "../kernel/element-spans.ts";
+import { reducedType } from "../kernel/element-loops.ts";
 import { ELEMENT_LIST, type RowArray } from "../kernel/row-element.ts";
 import type { Channel } from "../peer/channel.ts";
 import { CollectiveKind, DIRECT_BYTES_MAX, type GatherReply } from "../wire/collective-frame.ts";
@@ -58,7 +58,7 @@ export class Collective implements MeshUser {
    * each other, DEADLINE with the names of those that are missing.
    */
   static async open(mesh: WorkerMesh, wait: WaitOptions = {}): Promise<Collective> {
-    if (mesh.isUsed) throw new WeighbridgeError("BAD_ARGUMENT", "this worker has a collective already: close it first");
+    if (mesh.isUsed) throw badArgument("this worker has a collective already: close it first");
     const collective = new Collective(mesh);
     mesh.use(collective);
     try {
@@ -118,10 +118,10 @@ export class Collective implements MeshUser {
     checkWaitOptions(wait);
     const circle = this.#usable();
     if (outgoing.length !== circle.memberCount)
-      throw new WeighbridgeError("BAD_ARGUMENT", `${outgoing.length} parts to exchange with ${circle.memberCount} members`);
+      throw badArgument(`${outgoing.length} parts to exchange with ${circle.memberCount} members`);
     for (const part of outgoing) {
       if (part instanceof Uint8Array && part.length <= EXCHANGE_BYTES_MAX) continue;
-      throw new WeighbridgeError("BAD_ARGUMENT", `a part to exchange must be a Uint8Array of at most ${EXCHANGE_BYTES_MAX} bytes`);
+      throw badArgument(`a part to exchange must be a Uint8Array of at most ${EXCHANGE_BYTES_MAX} bytes`);
     }
     const operation = new Exchange(outgoing);
     await this.#run(circle, operation, wait);
@@ -134,8 +134,7 @@ export class Collective implements MeshUser {
     const circle = this.#usable();
     checkLength(values, "a broadcast", values instanceof Float32Array, "f32");
     const position = circle.members.findIndex(({ node }) => node === idOf("worker", fromRank));
-    if (position < 0)
-      throw new WeighbridgeError("BAD_ARGUMENT", `worker ${fromRank} broadcasts, but the members are workers ${this.members.join(", ")}`);
+    if (position < 0) throw badArgument(`worker ${fromRank} broadcasts, but the members are workers ${this.members.join(", ")}`);
     await this.#run(circle, new Broadcast(values, { rank: fromRank, position }), wait);
   }
 
@@ -314,6 +313,6 @@ export class Collective implements MeshUser {
 }
 
 function checkLength(values: RowArray, what: string, isRight: boolean, types: string): void {
-  if (!isRight) throw new WeighbridgeError("BAD_ARGUMENT", `${what} takes an array of ${types}`);
-  if (values.length > LENGTH_MAX) throw new WeighbridgeError("BAD_ARGUMENT", `${what} of ${values.length} elements: at most ${LENGTH_MAX}`);
+  if (!isRight) throw badArgument(`${what} takes an array of ${types}`);
+  if (values.length > LENGTH_MAX) throw badArgument(`${what} of ${values.length} elements: at most ${LENGTH_MAX}`);
 }

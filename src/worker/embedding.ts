@@ -15,7 +15,7 @@
 //       counts, and the rows are requested anew: they have seen the push, and maybe what came in between.
 
 import type { WaitOptions } from "../base/deferred.ts";
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import type { Arena } from "../kernel/arena.ts";
@@ -183,7 +183,7 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     const { rowType, optimizer } = this.#spec;
     if (rowType === undefined && optimizer.type !== "custom") return;
     const why = rowType === undefined ? "has an updater of its own" : `has rows of ${rowTypeName(this.#spec)}`;
-    throw new WeighbridgeError("BAD_ARGUMENT", `${this.name} ${why}: rows that are ${what} are of f32, with one of our optimizers`);
+    throw badArgument(`${this.name} ${why}: rows that are ${what} are of f32, with one of our optimizers`);
   }
 
   /** A new array for the rows of these keys. */
@@ -204,8 +204,7 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     const { Array: View } = ROW_ELEMENTS[this.element];
     const length = keyCount * this.elements;
     if (values instanceof View && values.length === length) return values instanceof Float32Array ? values : wordsOf(values);
-    if (!(values instanceof View))
-      throw new WeighbridgeError("BAD_ARGUMENT", `${this.name}: ${what} must be a ${View.name}, not ${showValue(values)}`);
+    if (!(values instanceof View)) throw badArgument(`${this.name}: ${what} must be a ${View.name}, not ${showValue(values)}`);
     const each = `${this.elements} for each of ${keyCount} keys`;
     throw new WeighbridgeError("VALUE_LENGTH", `${this.name}: ${length} elements are wanted for ${what}, ${each}, not ${values.length}`);
   }

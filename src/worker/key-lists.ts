@@ -1,6 +1,6 @@
 // key-lists — the keys and rows of a table as callers give them, checked before anything is done with them.
 
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
 import { firstKeyFrom } from "../keys/key-range.ts";
 
 /**
@@ -13,7 +13,7 @@ export function listLength(list: KeyList, name: string): number {
   if (Array.isArray(list) || list instanceof BigUint64Array || list instanceof Uint32Array || list instanceof Int32Array)
     return list.length;
   const what = "a BigUint64Array, a Uint32Array, an Int32Array or an array of whole numbers";
-  throw new WeighbridgeError("BAD_ARGUMENT", `${name}: keys and rows are named by ${what}, not by ${showValue(list)}`);
+  throw badArgument(`${name}: keys and rows are named by ${what}, not by ${showValue(list)}`);
 }
 
 export class KeyLists {
@@ -38,7 +38,7 @@ export class KeyLists {
 
   /** Throws BAD_ARGUMENT unless `values` are floats, VALUE_LENGTH unless there are `width` for each key. */
   checkRows(values: Float32Array, { keyCount, width }: { readonly keyCount: number; readonly width: number }, what: string): void {
-    if (!(values instanceof Float32Array)) throw new WeighbridgeError("BAD_ARGUMENT", `${this.#name}: ${what} must be a Float32Array`);
+    if (!(values instanceof Float32Array)) throw badArgument(`${this.#name}: ${what} must be a Float32Array`);
     const expected = keyCount * width;
     if (values.length === expected) return;
     throw new WeighbridgeError(
@@ -51,10 +51,7 @@ export class KeyLists {
     if (typeof key === "number" && Number.isSafeInteger(key) && key >= 0) return BigInt(key);
     if (typeof key === "bigint" && BigInt.asUintN(64, key) === key) return key;
     if (this.#rowCountMax !== undefined && (typeof key === "number" || typeof key === "bigint")) throw this.#outOfRange(key);
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `${this.#name}: keys are whole numbers from 0 to 2^64 - 1 (as bigint above 2^53), not ${showValue(key)}`,
-    );
+    throw badArgument(`${this.#name}: keys are whole numbers from 0 to 2^64 - 1 (as bigint above 2^53), not ${showValue(key)}`);
   }
 
   #outOfRange(key: number | bigint): WeighbridgeError {

@@ -8,8 +8,8 @@
 //       announces costs nothing.
 
 import { assert } from "../base/assert.ts";
-import { bytesOf } from "../base/bytes-of.ts";
-import { asError, WeighbridgeError } from "../base/errors.ts";
+import { bytesOf } from "../base/bytes.ts";
+import { asError, badRequest, WeighbridgeError } from "../base/errors.ts";
 import { IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import { type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
 import { KvFlag, LEN_BYTES, type Values } from "../wire/kv-message.ts";
@@ -138,8 +138,7 @@ export function fillFromLandings<V extends Values>(landings: readonly Landing[],
   for (const [i, { keyFrom, keyTo, bytes }] of ordered.entries()) {
     const valueBytes = bytes.length - (keyTo - keyFrom) * LEN_BYTES;
     const expectedBytes = (valueCounts[i] as number) * vals.BYTES_PER_ELEMENT;
-    if (valueBytes !== expectedBytes)
-      throw new WeighbridgeError("BAD_REQUEST", `an answer of ${valueBytes} bytes of values whose lens make ${expectedBytes}`);
+    if (valueBytes !== expectedBytes) throw badRequest(`an answer of ${valueBytes} bytes of values whose lens make ${expectedBytes}`);
     target.set(bytes.subarray(0, valueBytes), at);
     at += valueBytes;
   }
@@ -149,12 +148,12 @@ export function fillFromLandings<V extends Values>(landings: readonly Landing[],
 /** Copies the lens of one answer, and returns their sum. */
 function readLens({ keyFrom, keyTo, bytes }: Landing, lens: Int32Array): number {
   const lensBytes = (keyTo - keyFrom) * LEN_BYTES;
-  if (bytes.length < lensBytes) throw new WeighbridgeError("BAD_REQUEST", `an answer of ${bytes.length} bytes for ${keyTo - keyFrom} keys`);
+  if (bytes.length < lensBytes) throw badRequest(`an answer of ${bytes.length} bytes for ${keyTo - keyFrom} keys`);
   const theirs = new DataView(bytes.buffer, bytes.byteOffset + bytes.length - lensBytes, lensBytes);
   let sum = 0;
   for (let key = keyFrom; key < keyTo; key++) {
     const length = theirs.getInt32((key - keyFrom) * LEN_BYTES, true);
-    if (length < 0) throw new WeighbridgeError("BAD_REQUEST", `an answer says that a key has ${length} values`);
+    if (length < 0) throw badRequest(`an answer says that a key has ${length} values`);
     lens[key] = length;
     sum += length;
   }

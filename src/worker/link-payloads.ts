@@ -6,7 +6,7 @@
 //   LP1. What was encoded lies in the given spans and does not change: a call may be sent again as long as they are not
 //   released.
 
-import { bytesOf } from "../base/bytes-of.ts";
+import { bytesOf } from "../base/bytes.ts";
 import { ScratchSpan } from "../wire/codecs/codec-memory.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";

@@ -2,7 +2,7 @@
 // and changes for everybody.
 
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
-import { isWeighbridgeError, showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, isWeighbridgeError, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions, WAIT_NAMES } from "../base/known-options.ts";
 import type { ConsistencyMode } from "../consistency/consistency-phases.ts";
 import { type ParameterState, parameterClear, parameterConfigure, parameterCreate, parameterState } from "../contracts/parameters.ts";
@@ -10,8 +10,7 @@ import { F64_SCAN, type FiniteScan } from "../kernel/finite-scan.ts";
 import { floatsOf, type RowElement } from "../kernel/row-element.ts";
 import { badField } from "../store/bad-field.ts";
 import { type Consistency, engineConsistency } from "../store/consistency.ts";
-import { checkChange, encodeMode, encodeStaleness } from "../store/consistency-json.ts";
-import type { ParameterSpec, Wanted } from "../store/parameter-spec.ts";
+import { checkChange, encodeMode, encodeStaleness, type ParameterSpec, type Wanted } from "../store/parameter-spec.ts";
 import { elementOf } from "../store/row-types/row-type-spec.ts";
 import { clipScale, gradientNorm } from "../store/updaters/gradient-norm.ts";
 import { resolveSchedule, type ScheduleSpec } from "../store/updaters/learning-rate-schedule.ts";
@@ -144,7 +143,7 @@ export class ParameterControl implements PushCheck {
     const { clocksAhead = 0, ...call } = options;
     const { name } = this.#options.spec;
     if (!(Number.isSafeInteger(clocksAhead) && clocksAhead >= 0))
-      throw new WeighbridgeError("BAD_ARGUMENT", `clocksAhead of ${name}: a whole number from 0 on, not ${showValue(clocksAhead)}`);
+      throw badArgument(`clocksAhead of ${name}: a whole number from 0 on, not ${showValue(clocksAhead)}`);
     const clock = this.clock + clocksAhead;
     if (clock <= CLOCK_MAX) return { ...call, clock };
     throw new WeighbridgeError("OUT_OF_RANGE", `clocksAhead of ${name}: clock ${clock} is above ${CLOCK_MAX}, the highest there is`);
@@ -247,13 +246,10 @@ export class ParameterControl implements PushCheck {
     checkOptions(settings, ["learningRate", "schedule", "staleness", "consistency", "fromClock"], `the settings of ${spec.name}`);
     const { consistency, fromClock = 0, ...others } = settings;
     if (consistency !== undefined && others.staleness !== undefined)
-      throw new WeighbridgeError("BAD_ARGUMENT", `the settings of ${spec.name}: a consistency has its own staleness; leave the other out`);
+      throw badArgument(`the settings of ${spec.name}: a consistency has its own staleness; leave the other out`);
     if (!(Number.isSafeInteger(fromClock) && fromClock >= 0 && fromClock <= CLOCK_MAX)) throw badField("fromClock", "a clock", fromClock);
     if (settings.fromClock !== undefined && consistency === undefined)
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `the settings of ${spec.name}: fromClock says when a consistency begins, and none is given`,
-      );
+      throw badArgument(`the settings of ${spec.name}: fromClock says when a consistency begins, and none is given`);
     const mode = consistency === undefined ? undefined : modeOf(consistency);
     if (mode !== undefined) checkChange(spec, mode);
     const body = settingsBody(others);

@@ -7,7 +7,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
-import { isWeighbridgeError, showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, isWeighbridgeError, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { RENDEZVOUS } from "../contracts/control.ts";
@@ -137,7 +137,7 @@ function checked(request: RendezvousRequest): RendezvousRequest {
 }
 
 function bad(expected: string, found: unknown): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", `a rendezvous has ${expected}, not ${showValue(found)}`);
+  return badArgument(`a rendezvous has ${expected}, not ${showValue(found)}`);
 }
 
 function titleOf({ name, generation }: RendezvousName): string {

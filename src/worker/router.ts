@@ -22,7 +22,7 @@
 //       (router/clock-messages.ts): no server has closed a clock of which an update may still be refused.
 
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue, type WeighbridgeError } from "../base/errors.ts";
 import type { Membership } from "../cluster/membership.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { Placements } from "../keys/placement-of.ts";
@@ -357,7 +357,7 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
   /** Throws BAD_ARGUMENT. */
   constructor(router: Router, { fn, options }: AnyRequest, subject: ParameterHandle | undefined, owner: RequestOwner) {
     const { request, priority = 0, scope = 0, into, passing, answered } = options;
-    if (!Number.isFinite(priority)) throw new WeighbridgeError("BAD_ARGUMENT", `a priority is a number, not ${showValue(priority)}`);
+    if (!Number.isFinite(priority)) throw badArgument(`a priority is a number, not ${showValue(priority)}`);
     this.router = router;
     this.fn = fn;
     this.options = options;

@@ -1,9 +1,9 @@
-// set-values — a worker gives a parameter other values than its servers have (contracts/set-values.ts). Beside the
+// set-values — a worker gives a parameter other values than its servers have (contracts/raw-values.ts). Beside the
 // handles of parameters, not within them: few need it. Arrays belong to a call until its promise settles.
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import { rowsSet, tensorSet } from "../contracts/set-values.ts";
+import { rowsSet, tensorSet } from "../contracts/raw-values.ts";
 import { type RowArray, type RowElement, WORD_BYTES } from "../kernel/row-element.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import type { Embedding } from "./embedding.ts";

@@ -10,7 +10,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { UNITS } from "../contracts/control.ts";
@@ -60,9 +60,9 @@ export class UnitClient {
     const description: EpochDescription = { name, epoch, batchCount, partCount, assignment };
     const bounds = idleMs >= 0 && partsMax >= 1 ? undefined : `idleMs is a time, not ${idleMs}, and partsMax at least 1, not ${partsMax}`;
     const problem = epochProblem(description) ?? bounds;
-    if (problem !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", problem);
+    if (problem !== undefined) throw badArgument(problem);
     const key = keyOf(description);
-    if (this.#feeds.has(key)) throw new WeighbridgeError("BAD_ARGUMENT", `epoch ${epoch} of "${name}" has a feed already: close it first`); // C1
+    if (this.#feeds.has(key)) throw badArgument(`epoch ${epoch} of "${name}" has a feed already: close it first`); // C1
     const feed = new UnitFeed({
       ...{ description, clock: this.#clock, before: this.#accounts.get(key), idleMs: Math.max(1, Math.round(idleMs)) },
       ...(assignment === "rounds" ? { firstClock: options.firstClock ?? 0, partsMax: Math.floor(partsMax) } : {}),

@@ -16,12 +16,13 @@
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions } from "../base/known-options.ts";
 import { RunSet } from "../base/run-set.ts";
 import type { EpochDescription, Runs, UnitsAccount, UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { UNIT_RUNS_MAX, UNITS_HELD_MAX, unitOf } from "../wire/units.ts";
 
+/** Part `part` of global batch `batch`; in rounds `parts` of them from there on. */
 export type Unit = {
   /** batch · partCount + part. */
   readonly unit: number;
@@ -174,7 +175,7 @@ export class UnitFeed {
     const lent = this.#begun.get(number);
     if (lent === undefined) {
       const { name, epoch } = this.description;
-      throw new WeighbridgeError("BAD_ARGUMENT", `unit ${number} of epoch ${epoch} of "${name}" is none that this worker has begun`);
+      throw badArgument(`unit ${number} of epoch ${epoch} of "${name}" is none that this worker has begun`);
     }
     this.#begun.delete(number);
     this.#done.add(lent.from, lent.to);

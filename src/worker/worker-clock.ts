@@ -15,8 +15,8 @@
 //   WorkerClock.J7. A worker that joins again sends its clock right before the join, to servers that may not know it:
 //       otherwise they would drop what it pushed at the clock that it ended.
 //   WorkerClock.J8. A worker joins a restarted server as soon as the roster names it, before any of its calls can reach
-//       it: the server's set forms only when all have joined (W1), and a call that waits elsewhere may never be made. It
-//       joins one that comes into the placement, too: that one was told of no clock that ended just then.
+//       it: the server's set forms only when all have joined (W1), and a call that waits elsewhere may never be made.
+//       It joins one that comes into the placement, too: that one was told of no clock that ended just then.
 //   WorkerClock.J9. If servers dropped sync updates of a clock that this worker has ended, because they declared it
 //       dead, the next call fails once and names the clock, unless a call that failed has done so (J2).
 //   WorkerClock.J10. A `rejoin` is a join that begins after it was called: everything pushed before is dropped.

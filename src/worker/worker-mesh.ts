@@ -11,7 +11,7 @@
 //       that this worker serves (Worker.S1): nothing is dispatched here.
 
 import type { Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { collectivePart } from "../contracts/collective.ts";
@@ -170,7 +170,7 @@ export class WorkerMesh {
   /** W1 */
   #checkDialer(node: number): void {
     if (roleOf(node) === "worker") return;
-    throw new WeighbridgeError("BAD_REQUEST", `${nameOf(node)} does not dial ${nameOf(this.#peer.id)}: only workers do`);
+    throw badRequest(`${nameOf(node)} does not dial ${nameOf(this.#peer.id)}: only workers do`);
   }
 
   #follow(roster: RosterView): void {

@@ -5,7 +5,7 @@ import { MemberNode } from "../cluster/member-node.ts";
 import type { Membership } from "../cluster/membership.ts";
 import type { MemberOptions } from "../cluster/node-options.ts";
 import type { WorkerFunction } from "../contracts/worker-function.ts";
-import { PlainReadBuffers } from "../peer/plain-memory.ts";
+import { PlainReadBuffers } from "../peer/request-assembly.ts";
 import type { Address } from "../transport/transport.ts";
 import { Worker } from "./worker.ts";
 import type { WorkerMesh } from "./worker-mesh.ts";

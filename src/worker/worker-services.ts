@@ -1,9 +1,9 @@
 // worker-services — what the sessions of a worker use beside its router: clients of the scheduler's services, and an
 // engine for each session. A composition root hands it to the worker; one for the kv face alone loads none of it.
 
+import type { Membership } from "../cluster/membership.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import { CatalogueClient } from "./catalogue-client.ts";
-import { leaveNotice } from "./leave-notice.ts";
 import { ParameterEngine, type ParameterEngineOptions } from "./parameter-engine.ts";
 import { RendezvousClient } from "./rendezvous-client.ts";
 import type { Router } from "./router.ts";
@@ -45,4 +45,17 @@ export class WorkerServices {
   open(options: Omit<ParameterEngineOptions, "compression">): ParameterEngine {
     return new ParameterEngine(this.#router, this.catalogue, { ...options, compression: this.#compression });
   }
+}
+
+/**
+ * Fires once, when the job is to have fewer workers and this one is among those that leave (docs/decisions/0074): the
+ * roster says so of its incarnation. It leaves when it is done with what others count on.
+ */
+function leaveNotice(membership: Membership): AbortSignal {
+  const notice = new AbortController();
+  membership.onRoster(({ nodes }) => {
+    const own = nodes.find(({ node }) => node === membership.node);
+    if (own?.isRetired === true && own.incarnation === membership.incarnation) notice.abort();
+  });
+  return notice.signal;
 }

@@ -10,7 +10,7 @@
 //       of those who call (ClusterNode.N4).
 
 import type { Clock } from "../base/clock.ts";
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue } from "../base/errors.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { checkSender } from "../cluster/scheduler-calls.ts";
 import { PREPARE } from "../contracts/control.ts";
@@ -61,7 +61,7 @@ export class Worker {
     const handle = handler ?? fn.handle?.bind(fn);
     if (typeof handle !== "function" || (handler !== undefined && fn.handle !== undefined)) {
       const what = typeof handle === "function" ? "it brings one, and here is another" : `not ${showValue(handle)}`;
-      throw new WeighbridgeError("BAD_ARGUMENT", `${fn.name} is served by one handler, a function: ${what}`);
+      throw badArgument(`${fn.name} is served by one handler, a function: ${what}`);
     }
     const served = servedFunction(fn, {
       inPlace: fn.isInPlace,

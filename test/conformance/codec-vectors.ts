@@ -2,8 +2,8 @@
 // to spec/vectors/codecs/; codec-vectors.test.ts holds the SIMD module and the plain reference to what lies there.
 // Floats are given by their bits, so that NaNs and zeros of both signs are told apart.
 
-import { putKeys, putWords, readWords } from "../../src/kernel/arena-lists.ts";
-import { codecStage } from "../../src/testing/codec-stage.ts";
+import { putKeys, putWords, readWords } from "../../src/testing/arena-lists.ts";
+import { codecStage } from "../../src/testing/store-stage.ts";
 import { keySectionBound, nameOfKeys, writeKeys, writeName } from "../../src/wire/codecs/key-codec.ts";
 import { openValueCodec, type ValueCodecChoice } from "../../src/wire/codecs/link-encoding.ts";
 import type { CodecContext, ValueShape } from "../../src/wire/codecs/value-codec.ts";

@@ -1,8 +1,8 @@
 // float64-optimizers — every optimizer once more, as its paper or PyTorch's documentation writes it, in float64 and one
 // element at a time. The judge of the f32 kernels' accuracy; it shares nothing with them.
 
+import { rateShare } from "../../src/store/updaters/learning-rate.ts";
 import type { ResolvedOptimizer } from "../../src/store/updaters/optimizer-spec.ts";
-import { rateShare } from "../../src/store/updaters/rate-share.ts";
 
 /** A row and all that is remembered of it. */
 export type Row64 = {

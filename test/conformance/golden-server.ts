@@ -10,8 +10,8 @@
 //   wb/tensor/pull  one that is refused unless it names the epoch of the placement
 //   relay           what a survey of a checkpoint is answered with
 
+import { joinBytes } from "../../src/base/bytes.ts";
 import { WeighbridgeError } from "../../src/base/errors.ts";
-import { joinBytes } from "../../src/base/join-bytes.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import { VectorClock } from "../../src/consistency/vector-clock.ts";
 import { checkpointSave } from "../../src/contracts/checkpoints.ts";
@@ -33,11 +33,10 @@ import {
 } from "../../src/contracts/control.ts";
 import { KV_CONTRACTS, simpleRequest } from "../../src/contracts/kv.ts";
 import { type PsFunction, psFunction } from "../../src/contracts/ps-function.ts";
-import { relayCall } from "../../src/contracts/relay.ts";
 import { tensorPull } from "../../src/contracts/tensors.ts";
+import { relayCall } from "../../src/contracts/tools.ts";
 import { type WorkerFunction, workerFunction } from "../../src/contracts/worker-function.ts";
 import { Arena } from "../../src/kernel/arena.ts";
-import { putFloats, putKeys } from "../../src/kernel/arena-lists.ts";
 import { SimdKernels } from "../../src/kernel/simd-kernels.ts";
 import { AppRegistry, simpleHost } from "../../src/peer/app-registry.ts";
 import { serveJson } from "../../src/peer/call-function.ts";
@@ -50,10 +49,11 @@ import { Ownership } from "../../src/server/ownership.ts";
 import { Parameters } from "../../src/server/parameters/parameters.ts";
 import { WorkerGroups } from "../../src/server/parameters/worker-groups.ts";
 import { PlacementPrepare } from "../../src/server/placement-prepare.ts";
-import { serve as serveFunction } from "../../src/server/served-function.ts";
 import { ArenaReadBuffers, serverFunctions } from "../../src/server/server.ts";
+import { serve as serveFunction } from "../../src/server/server-context.ts";
 import { WorkerCalls } from "../../src/server/worker-calls.ts";
 import { SumStore } from "../../src/store/sums/sum-store.ts";
+import { putFloats, putKeys } from "../../src/testing/arena-lists.ts";
 import { simdSumHost } from "../../src/testing/store-stage.ts";
 import type { PlacementView, RosterView } from "../../src/wire/roster.ts";
 import { RecordedExchange } from "./recorded-exchange.ts";

@@ -2,8 +2,8 @@
 // answers are what the golden server gives to those bytes. scripts/make-vectors.ts writes them to spec/vectors/,
 // vectors.test.ts holds the code to what lies there.
 
+import { joinBytes } from "../../src/base/bytes.ts";
 import { WeighbridgeError } from "../../src/base/errors.ts";
-import { joinBytes } from "../../src/base/join-bytes.ts";
 import { checkpointSave } from "../../src/contracts/checkpoints.ts";
 import type { Contract, JsonContract } from "../../src/contracts/contract.ts";
 import {
@@ -21,8 +21,8 @@ import {
   UNITS,
 } from "../../src/contracts/control.ts";
 import { simpleRequest } from "../../src/contracts/kv.ts";
-import { relayCall } from "../../src/contracts/relay.ts";
 import { tensorPull } from "../../src/contracts/tensors.ts";
+import { relayCall } from "../../src/contracts/tools.ts";
 import { assignmentMessage, encodeKeyRequest, gradientsMessage, rowsMessage } from "../../src/faces/training/row-messages.ts";
 import { elementTypeOf } from "../../src/kernel/elements.ts";
 import { sliceByRange } from "../../src/keys/key-list.ts";
@@ -30,7 +30,7 @@ import { ask } from "../../src/peer/call-function.ts";
 import { PeerMetrics } from "../../src/peer/channel-host.ts";
 import { Connection } from "../../src/peer/connection.ts";
 import { functionCalls } from "../../src/peer/function-call.ts";
-import { PlainReadBuffers } from "../../src/peer/plain-memory.ts";
+import { PlainReadBuffers } from "../../src/peer/request-assembly.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import { CollectiveKind } from "../../src/wire/collective-frame.ts";
 import { Kind } from "../../src/wire/frame.ts";

@@ -5,10 +5,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../src/base/random.ts";
 import { Arena } from "../../src/kernel/arena.ts";
-import { putFloats, putWords, readFloats } from "../../src/kernel/arena-lists.ts";
 import { SimdOptimizerKernels } from "../../src/kernel/optimizer-kernels.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../../src/store/updaters/optimizer-spec.ts";
 import { Updater } from "../../src/store/updaters/updater.ts";
+import { putFloats, putWords, readFloats } from "../../src/testing/arena-lists.ts";
 import { OPTIMIZER_TYPES } from "../../src/testing/optimizer-types.ts";
 import { newRow64, notePull64, type Row64, update64 } from "./float64-optimizers.ts";
 

@@ -2,7 +2,7 @@
 // packed, and both kinds of zstd. What our own encoder makes of zeros and other words is golden; the zstd frames are of
 // one block that is not compressed, as any sender may make them, because the bytes of a compressor are not golden.
 
-import { readWords } from "../../src/kernel/arena-lists.ts";
+import { readWords } from "../../src/testing/arena-lists.ts";
 import { ScratchSpan } from "../../src/wire/codecs/codec-memory.ts";
 import {
   COMPRESSED_HEADER_BYTES,

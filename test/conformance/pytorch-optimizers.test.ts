@@ -5,13 +5,13 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Arena } from "../../src/kernel/arena.ts";
-import { putFloats, putWords, readFloats } from "../../src/kernel/arena-lists.ts";
 import { SimdOptimizerKernels } from "../../src/kernel/optimizer-kernels.ts";
 import { clipScale, gradientNorm } from "../../src/store/updaters/gradient-norm.ts";
+import { rateShare } from "../../src/store/updaters/learning-rate.ts";
 import { resolveSchedule, type ScheduleSpec } from "../../src/store/updaters/learning-rate-schedule.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../../src/store/updaters/optimizer-spec.ts";
-import { rateShare } from "../../src/store/updaters/rate-share.ts";
 import { Updater } from "../../src/store/updaters/updater.ts";
+import { putFloats, putWords, readFloats } from "../../src/testing/arena-lists.ts";
 
 type Seen = Readonly<Record<string, { readonly loss: number; readonly values: readonly number[] }>>;
 type Case = { readonly spec: OptimizerSpec; readonly float32: Seen; readonly float64: Seen };

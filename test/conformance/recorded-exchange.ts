@@ -1,11 +1,11 @@
 // recorded-exchange — two real channels joined end to end, whose every frame is kept as the bytes it is. What golden
 // vectors are made from.
 
-import { joinBytes } from "../../src/base/join-bytes.ts";
+import { joinBytes } from "../../src/base/bytes.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import { Channel } from "../../src/peer/channel.ts";
 import { Peer } from "../../src/peer/peer.ts";
-import { PlainReadBuffers } from "../../src/peer/plain-memory.ts";
+import { PlainReadBuffers } from "../../src/peer/request-assembly.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import { MemoryHub, MemoryTransport } from "../../src/transport/memory-transport.ts";
 import type { Link } from "../../src/transport/transport.ts";

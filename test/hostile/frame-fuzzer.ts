@@ -1,7 +1,7 @@
 // frame-fuzzer — frames that a broken or hostile peer might send, from a seed: legal ones of every function, and what
 // is left of them after bits flipped, fields took extreme values, and bytes went missing or came in addition.
 
-import { joinBytes } from "../../src/base/join-bytes.ts";
+import { joinBytes } from "../../src/base/bytes.ts";
 import type { Random } from "../../src/base/random.ts";
 import {
   FrameHeader,

@@ -1,6 +1,6 @@
 // raw-frame — frames as plain data, legal or not: what hostile tests send and what they got back.
 
-import { joinBytes } from "../../src/base/join-bytes.ts";
+import { joinBytes } from "../../src/base/bytes.ts";
 import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, paddedBytes } from "../../src/wire/frame.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
 import { encodeJson } from "../../src/wire/json-body.ts";

@@ -12,7 +12,7 @@ import { type ClusterRequest, withServers } from "../../src/cli/cluster-client.t
 import { checkpointActivate, checkpointDiscard, checkpointLoad, checkpointSave } from "../../src/contracts/checkpoints.ts";
 import type { Contract } from "../../src/contracts/contract.ts";
 import { parameterClear } from "../../src/contracts/parameters.ts";
-import { relayCall } from "../../src/contracts/relay.ts";
+import { relayCall } from "../../src/contracts/tools.ts";
 import { KVServer } from "../../src/faces/kv/kv-server.ts";
 import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
 import type { FileLayer } from "../../src/node/checkpoint/file-layer.ts";

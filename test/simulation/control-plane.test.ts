@@ -9,7 +9,7 @@ import { SILENT_LOG } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
 import { Membership } from "../../src/cluster/membership.ts";
 import { Peer } from "../../src/peer/peer.ts";
-import { PlainReadBuffers } from "../../src/peer/plain-memory.ts";
+import { PlainReadBuffers } from "../../src/peer/request-assembly.ts";
 import { Scheduler } from "../../src/scheduler/scheduler.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import { SimNetwork } from "../../src/testing/sim-network.ts";

@@ -10,7 +10,7 @@ import { Random } from "../../src/base/random.ts";
 import type { TrainingCallback } from "../../src/faces/training/callbacks/callback.ts";
 import { ArrayDataset } from "../../src/faces/training/dataset.ts";
 import { Model } from "../../src/faces/training/model.ts";
-import { setParamPs } from "../../src/faces/training/set-param-ps.ts";
+import { setParamPs } from "../../src/faces/training/network.ts";
 import { dense } from "../../src/nn/layers/dense.ts";
 import { SoftmaxCrossEntropy } from "../../src/nn/losses/softmax-cross-entropy.ts";
 import { Sequential } from "../../src/nn/sequential.ts";

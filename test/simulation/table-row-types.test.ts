@@ -4,9 +4,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../src/base/random.ts";
-import type { Table } from "../../src/faces/tables/table.ts";
+import { DenseUpdateBatch, type Table, UpdateBatch } from "../../src/faces/tables/table.ts";
 import type { TableThread } from "../../src/faces/tables/table-thread.ts";
-import { DenseUpdateBatch, UpdateBatch } from "../../src/faces/tables/update-batch.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { SentUpdates } from "../../src/worker/tables/sent-updates.ts";
 import { FEATURES, PRODUCTS, SORTED, SPARSE, TableCluster } from "./tables.ts";

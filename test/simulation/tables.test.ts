@@ -4,8 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { DenseAccessor } from "../../src/faces/tables/rows/dense-row.ts";
-import type { Table } from "../../src/faces/tables/table.ts";
-import { DenseUpdateBatch, UpdateBatch } from "../../src/faces/tables/update-batch.ts";
+import { DenseUpdateBatch, type Table, UpdateBatch } from "../../src/faces/tables/table.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf } from "../../src/wire/node-id.ts";
 import { FLOATS, isSettled, TableCluster } from "./tables.ts";

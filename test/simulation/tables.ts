@@ -2,8 +2,7 @@
 // threads.
 
 import { Session } from "../../src/api/session.ts";
-import { type DenseRowType, denseRow } from "../../src/faces/tables/rows/dense-row.ts";
-import { multiplicativeRow } from "../../src/faces/tables/rows/multiplicative-row.ts";
+import { type DenseRowType, denseRow, multiplicativeRow } from "../../src/faces/tables/rows/dense-row.ts";
 import {
   type SparseFeatureRowType,
   type SparseRowType,

@@ -4,7 +4,7 @@
 import { workerData } from "node:worker_threads";
 import { Random } from "../../src/base/random.ts";
 import { denseRow } from "../../src/faces/tables/rows/dense-row.ts";
-import { DenseUpdateBatch, UpdateBatch } from "../../src/faces/tables/update-batch.ts";
+import { DenseUpdateBatch, UpdateBatch } from "../../src/faces/tables/table.ts";
 import { attachTableThread } from "../../src/node/tables-threads.ts";
 
 export type ProgramData = {

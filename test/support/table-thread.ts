@@ -3,7 +3,7 @@
 
 import { parentPort, workerData } from "node:worker_threads";
 import { denseRow } from "../../src/faces/tables/rows/dense-row.ts";
-import { DenseUpdateBatch, UpdateBatch } from "../../src/faces/tables/update-batch.ts";
+import { DenseUpdateBatch, UpdateBatch } from "../../src/faces/tables/table.ts";
 import { attachTableThread } from "../../src/node/tables-threads.ts";
 
 type ThreadData = { column: number; clocks: number; rows: number; isEndless: boolean; isBatch: boolean };

@@ -10,9 +10,8 @@ import type { TrainingCallback } from "../../src/faces/training/callbacks/callba
 import { ArrayDataset } from "../../src/faces/training/dataset.ts";
 import { Accuracy } from "../../src/faces/training/metrics.ts";
 import { Model, type TrainOptions } from "../../src/faces/training/model.ts";
-import { type Network, parametersOf } from "../../src/faces/training/network.ts";
+import { type Network, parametersOf, setParamPs } from "../../src/faces/training/network.ts";
 import { EmbeddingNetwork } from "../../src/faces/training/networks/embedding-network.ts";
-import { setParamPs } from "../../src/faces/training/set-param-ps.ts";
 import { dense } from "../../src/nn/layers/dense.ts";
 import { SoftmaxCrossEntropy } from "../../src/nn/losses/softmax-cross-entropy.ts";
 import { Workspace } from "../../src/nn/workspace.ts";

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ImageDataset } from "../../src/faces/training/dataset.ts";
 import { Model, type TrainOptions } from "../../src/faces/training/model.ts";
-import { setParamPs } from "../../src/faces/training/set-param-ps.ts";
+import { setParamPs } from "../../src/faces/training/network.ts";
 import { SoftmaxCrossEntropy } from "../../src/nn/losses/softmax-cross-entropy.ts";
 import { createLenet, LENET_CLASSES } from "../../src/nn/models/lenet.ts";
 import type { Sequential } from "../../src/nn/sequential.ts";

@@ -2,7 +2,7 @@
 // them by their path from the root ("layers/0/kernel"; a single array is "value"), and builds the tree from others. It
 // never consumes an array.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 
 /** What this adapter needs of an array of jax-js, by shape alone. */
 export interface JaxArray {
@@ -40,14 +40,14 @@ function collect(tree: unknown, name: string, found: Map<string, JaxArray>): Tre
   const below = (field: string | number): string => (name === "" ? `${field}` : `${name}/${field}`);
   if (isArray(tree)) {
     const arrayName = name === "" ? "value" : name;
-    if (found.has(arrayName)) throw new WeighbridgeError("BAD_ARGUMENT", `two arrays of the tree are ${JSON.stringify(arrayName)}`);
+    if (found.has(arrayName)) throw badArgument(`two arrays of the tree are ${JSON.stringify(arrayName)}`);
     return found.set(arrayName, tree).size - 1;
   }
   if (Array.isArray(tree)) return tree.map((branch, i) => collect(branch, below(i), found));
   if (isPlainObject(tree)) {
     return Object.fromEntries(Object.entries(tree).map(([field, branch]) => [field, collect(branch, below(field), found)]));
   }
-  throw new WeighbridgeError("BAD_ARGUMENT", `${name === "" ? "the tree" : name} is no array of jax-js, no list and no plain object`);
+  throw badArgument(`${name === "" ? "the tree" : name} is no array of jax-js, no list and no plain object`);
 }
 
 function isArray(tree: unknown): tree is JaxArray {

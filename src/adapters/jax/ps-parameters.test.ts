@@ -7,7 +7,7 @@ import * as jax from "@jax-js/jax";
 import type { Session } from "../../api/session.ts";
 import { Random } from "../../base/random.ts";
 import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
-import { assertClose } from "../../testing/adapter-close.ts";
+import { assertClose } from "../../testing/numeric-gradients.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
 import { PsParameters } from "./ps-parameters.ts";
 

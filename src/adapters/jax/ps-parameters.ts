@@ -13,7 +13,7 @@
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../../base/errors.ts";
 import { checkWaitOptions } from "../../base/known-options.ts";
 import { checkGroupOptions, type GroupOptions, type OwnArray, ParameterGroup } from "../parameter-group.ts";
 import { buildTree, type FlatTree, flattenTree, type JaxArray, type TreeStructure } from "./array-tree.ts";
@@ -93,11 +93,11 @@ export class PsParameters<T> {
     const ordered = this.names.flatMap((name) => flat.arrays[flat.names.indexOf(name)] ?? []);
     if (ordered.length !== this.names.length || flat.names.length !== this.names.length) {
       const message = `the gradients are those of ${flat.names.join(", ")}; the parameters are ${this.names.join(", ")}`;
-      throw new WeighbridgeError("BAD_ARGUMENT", message);
+      throw badArgument(message);
     }
     for (const [i, name] of this.names.entries()) {
       const [expected, actual] = [this.#shapes[i]?.join(", "), ordered[i]?.shape.join(", ")];
-      if (actual !== expected) throw new WeighbridgeError("BAD_ARGUMENT", `${name} is [${expected}], and its gradient [${actual}]`);
+      if (actual !== expected) throw badArgument(`${name} is [${expected}], and its gradient [${actual}]`);
     }
     checkFloat32(flat);
     return await floatsOf(ordered);

@@ -10,7 +10,7 @@ import type { Session } from "../../api/session.ts";
 import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
-import { assertClose } from "../../testing/adapter-close.ts";
+import { assertClose } from "../../testing/numeric-gradients.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
 import type { GroupOptions } from "../parameter-group.ts";
 import { type PsOptimizer, psOptimizer } from "./ps-optimizer.ts";

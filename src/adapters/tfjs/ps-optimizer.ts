@@ -9,7 +9,7 @@
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../../base/errors.ts";
 import { checkWaitOptions } from "../../base/known-options.ts";
 import { checkGroupOptions, type GroupOptions, ParameterGroup } from "../parameter-group.ts";
 import type { TfGradients, TfLayerVariable, TfModule, TfOptimizer, TfTensor, TfVariable } from "./tf-module.ts";
@@ -69,7 +69,7 @@ export async function psOptimizer<O extends object>(
 function variableOf(weight: TfVariable | TfLayerVariable): TfVariable {
   const variable = ("read" in weight ? weight.read() : weight) as TfVariable;
   if (typeof variable.assign === "function") return variable;
-  throw new WeighbridgeError("BAD_ARGUMENT", "the variables of psOptimizer are tf.Variables or a model's trainableWeights");
+  throw badArgument("the variables of psOptimizer are tf.Variables or a model's trainableWeights");
 }
 
 /** Extends the module's own class: what it does for every optimizer, it does for this one. */

@@ -12,7 +12,7 @@
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../../base/errors.ts";
 import { checkWaitOptions } from "../../base/known-options.ts";
 import type { ParameterGroup } from "../parameter-group.ts";
 import type { TfGradients, TfModule, TfTensor, TfVariable } from "./tf-module.ts";
@@ -44,8 +44,7 @@ export class TfSteps {
   checkIdle(): void {
     if (this.#failure !== undefined) throw this.#failure.thrown;
     if (this.#flight === undefined) return;
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
+    throw badArgument(
       "the weights after the last step are still on their way: await ready() before the next one, or pass the optimizer's callbacks to fit()",
     );
   }
@@ -116,7 +115,7 @@ export class TfSteps {
     for (const { name } of this.variables) byName.delete(name);
     if (byName.size === 0) return found;
     const known = this.variables.map(({ name }) => name).join(", ");
-    throw new WeighbridgeError("BAD_ARGUMENT", `${[...byName.keys()].join(", ")} is not on the servers; these weights are: ${known}`);
+    throw badArgument(`${[...byName.keys()].join(", ")} is not on the servers; these weights are: ${known}`);
   }
 }
 

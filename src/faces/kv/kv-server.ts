@@ -1,7 +1,7 @@
 // kv-server — an application on a server: keys and values behind a request handle (ps-lite: KVServer, KVPairs, KVMeta).
 // Without a handle of the user's own, the server sums values, any number of them per key, floats in the arena.
 
-import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, reasonOf } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import { runHandle } from "../../peer/app-registry.ts";
 import type { KvApplication } from "../../server/kv/kv-application.ts";
@@ -52,7 +52,7 @@ export class KVServer {
   /** Throws BAD_ARGUMENT on a node that is no server, and if the application exists already. */
   constructor(office: Postoffice, appId: number) {
     const { server } = office;
-    if (server === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `a KVServer needs a server node, but this is the ${office.role}`);
+    if (server === undefined) throw badArgument(`a KVServer needs a server node, but this is the ${office.role}`);
     this.office = office;
     this.simple = new SimpleApp(office, appId, 0); // a KVWorker's customer is 0 by default: requests of `simple` reach it
     this.#application = server.openKv(appId);
@@ -72,7 +72,7 @@ export class KVServer {
     checkOptions(pairs, ["keys", "vals", "lens"], "the pairs of a response");
     checkOptions(options, ["owned"], "the options of a response");
     const { vals, lens } = pairs;
-    if (meta.pull && vals === undefined) throw new WeighbridgeError("BAD_ARGUMENT", "a pull is answered with values");
+    if (meta.pull && vals === undefined) throw badArgument("a pull is answered with values");
     const isOwned = options.owned === true;
     this.#application.answer(request, isOwned ? vals : vals?.slice(), isOwned ? lens : lens?.slice());
     this.#unanswered.delete(meta);
@@ -88,7 +88,7 @@ export class KVServer {
   #open(meta: KVMeta): WholeKvRequest {
     const request = this.#unanswered.get(meta);
     if (request !== undefined) return request;
-    throw new WeighbridgeError("BAD_ARGUMENT", `request ${meta.timestamp} of ${meta.senderName} was answered already`);
+    throw badArgument(`request ${meta.timestamp} of ${meta.senderName} was answered already`);
   }
 
   #serve(handle: KVRequestHandle, request: WholeKvRequest): void {

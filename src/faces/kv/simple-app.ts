@@ -6,7 +6,7 @@
 //       link, after `request` has returned.
 
 import { Deferred, type WaitOptions } from "../../base/deferred.ts";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { checkWaitOptions } from "../../base/known-options.ts";
 import { simpleRequest } from "../../contracts/kv.ts";
 import { runHandle, type SimpleServe, simpleHost } from "../../peer/app-registry.ts";
@@ -35,7 +35,7 @@ export class Customer {
   constructor(office: Postoffice, appId: number, customerId: number) {
     for (const [what, id] of Object.entries({ app: appId, customer: customerId }))
       if (!Number.isInteger(id) || id < 0 || id > ID_MAX)
-        throw new WeighbridgeError("BAD_ARGUMENT", `the ${what} id must be a whole number from 0 to ${ID_MAX}, but is ${id}`);
+        throw badArgument(`the ${what} id must be a whole number from 0 to ${ID_MAX}, but is ${id}`);
     this.office = office;
     this.appId = appId;
     this.customerId = customerId;
@@ -44,8 +44,7 @@ export class Customer {
 
   /** Opens a request that ends after `expectedCount` responses. Returns its timestamp. */
   newRequest(expectedCount: number): number {
-    if (!Number.isSafeInteger(expectedCount) || expectedCount < 0)
-      throw new WeighbridgeError("BAD_ARGUMENT", `a request cannot expect ${expectedCount} responses`);
+    if (!Number.isSafeInteger(expectedCount) || expectedCount < 0) throw badArgument(`a request cannot expect ${expectedCount} responses`);
     const request: CountedRequest = { tracked: new TrackedRequest(), expectedCount, responseCount: 0 };
     const timestamp = this.tracker.open(request.tracked);
     this.#counted.set(timestamp, request);
@@ -117,7 +116,7 @@ export class SimpleApp {
    */
   request(head: number, body: Uint8Array | string, receiver: number): number {
     const bytes = bytesOf(body);
-    if ((head | 0) !== head) throw new WeighbridgeError("BAD_ARGUMENT", `a head is a 32-bit whole number, not ${head}`);
+    if ((head | 0) !== head) throw badArgument(`a head is a 32-bit whole number, not ${head}`);
     checkBody(bytes);
     const { office } = this;
     const { nodeId: self, failure } = office;
@@ -156,8 +155,7 @@ export class SimpleApp {
   /** Answers a request that the request handle received; once. */
   response(request: SimpleData, body: Uint8Array | string = NOTHING): void {
     const answered = this.#unanswered.get(request);
-    if (answered === undefined)
-      throw new WeighbridgeError("BAD_ARGUMENT", "this request was answered already, or is no request of this app");
+    if (answered === undefined) throw badArgument("this request was answered already, or is no request of this app");
     const bytes = bytesOf(body);
     checkBody(bytes);
     answered.resolve(bytes);

@@ -6,7 +6,7 @@ import { setImmediate } from "node:timers/promises";
 import { SimClock } from "../../testing/sim-clock.ts";
 import type { CompletedRound } from "../../worker/level-one/level-two.ts";
 import { AllReduceLevel } from "./all-reduce-level.ts";
-import type { DistSession } from "./dist-session.ts";
+import type { DistSession } from "./model-level.ts";
 
 /** A worker that is alone, whose operations end in a few microtasks. */
 function aloneSession(): DistSession {

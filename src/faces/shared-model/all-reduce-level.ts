@@ -24,8 +24,7 @@ import type { RowArray } from "../../kernel/row-element.ts";
 import type { Collective } from "../../worker/collective.ts";
 import type { CompletedRound, LevelTwo } from "../../worker/level-one/level-two.ts";
 import type { KeyPlan } from "../../worker/level-one/model-backend.ts";
-import type { DistSession } from "./dist-session.ts";
-import type { ModelLevel } from "./model-level.ts";
+import type { DistSession, ModelLevel } from "./model-level.ts";
 import { flag } from "./model-params.ts";
 
 /** What is reduced in one turn. */

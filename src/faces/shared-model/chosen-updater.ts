@@ -3,8 +3,7 @@
 
 import { badArgument, showValue, type WeighbridgeError } from "../../base/errors.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
-import { isPsUpdater } from "../../store/described-plug-in.ts";
-import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
+import { isPsUpdater, type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import type { PsUpdater } from "../../store/updaters/ps-updater.ts";
 import type { LevelTwo } from "../../worker/level-one/level-two.ts";
 import { KernelLevel } from "./kernel-level.ts";

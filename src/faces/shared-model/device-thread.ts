@@ -3,7 +3,7 @@
 
 import type { Clock } from "../../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../../base/deferred.ts";
-import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { checkWaitOptions } from "../../base/known-options.ts";
 import type { RowArray } from "../../kernel/row-element.ts";
 import { CpuBackend, type CpuBackendOptions, type CpuMemory } from "../../worker/level-one/cpu-backend.ts";
@@ -161,7 +161,7 @@ export class DeviceThread implements DeviceModel<RowArray> {
   }
 
   async checkWeight(data: RowArray, key: number, device: number): Promise<void> {
-    if (!this.#grant.testsOnServer) throw new WeighbridgeError("BAD_ARGUMENT", "checkWeight needs setParam('test_on_server', 1)");
+    if (!this.#grant.testsOnServer) throw badArgument("checkWeight needs setParam('test_on_server', 1)");
     await this.#calls.checkWeight(data, key, device);
   }
 
@@ -231,5 +231,5 @@ function left(): WeighbridgeError {
 }
 
 function ownersCall(what: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", `${what} is called in the thread that created the model`);
+  return badArgument(`${what} is called in the thread that created the model`);
 }

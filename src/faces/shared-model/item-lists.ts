@@ -8,7 +8,7 @@
 //   ItemLists.I2. No key is in a list twice: a device pushes a key once in a round, and has one pull of it.
 //   ItemLists.I3. A list that comes only once costs no more than its checks: requests are kept from the second time on.
 
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 
 type Keyed = { readonly key: number };
@@ -49,7 +49,7 @@ export class ItemLists<Item extends Keyed, Request> {
 
   requestsOf(items: readonly Item[], position: number): readonly Request[] {
     const { names, what, requestOf } = this.#options;
-    if (!Array.isArray(items)) throw new WeighbridgeError("BAD_ARGUMENT", `${what} are a list, not ${showValue(items)}`);
+    if (!Array.isArray(items)) throw badArgument(`${what} are a list, not ${showValue(items)}`);
     const list: readonly Item[] = items;
     const known = this.#checked.get(list);
     if (known?.position === position && this.#isUnchanged(list, known)) return known.requests;
@@ -83,5 +83,5 @@ export class ItemLists<Item extends Keyed, Request> {
 function checkOnce(list: readonly Keyed[], what: string): void {
   if (new Set(list.map(({ key }) => key)).size === list.length) return;
   const twice = list.find(({ key }, i) => list.findIndex((other) => other.key === key) < i);
-  throw new WeighbridgeError("BAD_ARGUMENT", `${what} have key ${twice?.key} twice`);
+  throw badArgument(`${what} have key ${twice?.key} twice`);
 }

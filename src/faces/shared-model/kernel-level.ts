@@ -2,13 +2,13 @@
 // updates weights that every worker has. It is what level 1 of a local model does with the sum of its devices, so that
 // the bits are the same: a CpuBackend with memory of its own, whose one device pushes the sum.
 
+import { WeighbridgeError } from "../../base/errors.ts";
 import { copyElements, type RowArray } from "../../kernel/row-element.ts";
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import { CpuBackend, type CpuBackendOptions, createCpuMemory } from "../../worker/level-one/cpu-backend.ts";
 import type { CompletedRound, LevelTwo } from "../../worker/level-one/level-two.ts";
 import type { KeyPlan, ResultVersion } from "../../worker/level-one/model-backend.ts";
 import { KEYS_MAX } from "../../worker/level-one/model-words.ts";
-import { checkSettable } from "./settable-weights.ts";
 
 /** Where it is alone, a share of any size is as good as another. */
 const ONE_SHARE = Number.POSITIVE_INFINITY;
@@ -59,4 +59,10 @@ export class KernelLevel implements LevelTwo {
   #weightsOf(plan: KeyPlan): RowArray {
     return this.#backend.borrowResult(plan, this.#versions.get(plan.key)!);
   }
+}
+
+/** Throws UNSUPPORTED for an updater that would not go on from weights that were set; servers refuse the same. */
+export function checkSettable({ key }: KeyPlan, { type }: ResolvedOptimizer): void {
+  if (type === "ftrl")
+    throw new WeighbridgeError("UNSUPPORTED", `the weights of key ${key} cannot be set: ftrl computes them of what it has summed up`);
 }

@@ -19,11 +19,11 @@ import { checkUpdater, ownUpdater } from "./chosen-updater.ts";
 import { checkKey, checkShape } from "./device-calls.ts";
 import { type DeviceGrant, serveThread } from "./device-thread.ts";
 import { checkLocal, DIST_OPTIONS, distLevel } from "./dist-level.ts";
+import { checkSettable } from "./kernel-level.ts";
 import type { ModelLevel } from "./model-level.ts";
 import { defaultParams, isMessageParam, setModelParam, unknownParam } from "./model-params.ts";
 import { type ChromeTrace, type ModelStatistics, statisticsOf, traceOf } from "./model-statistics.ts";
 import { type ModelParts, type OpenedModel, openModel } from "./opened-model.ts";
-import { checkSettable } from "./settable-weights.ts";
 import type {
   ModelInitOptions,
   ModelPushOptions,

@@ -10,7 +10,7 @@ import { LearningRate } from "../../store/updaters/learning-rate.ts";
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import type { CompletedRound, LevelTwo } from "../../worker/level-one/level-two.ts";
 import type { KeyPlan } from "../../worker/level-one/model-backend.ts";
-import { checkSettable } from "./settable-weights.ts";
+import { checkSettable } from "./kernel-level.ts";
 
 const ROW_LENGTH = 4096;
 

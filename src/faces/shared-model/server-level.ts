@@ -1,6 +1,6 @@
-// server-level — level 2 by servers: each key is a parameter there (server-key.ts), what the devices of this machine pushed together goes
-// to its updater, and the weights come back. Eventual unless told otherwise: a worker sees its own update, and waits
-// for no other worker.
+// server-level — level 2 by servers: each key is a parameter there (server-key.ts), what the devices of this machine
+// pushed together goes to its updater, and the weights come back. Eventual unless told otherwise: a worker sees its own
+// update, and waits for no other worker.
 //
 // Under BSP and SSP the clocks of the session are those of the model: a clock ends when every key has been pushed once
 // more. A key that is opened later takes part from the clock that has begun.
@@ -14,15 +14,14 @@
 
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { reasonAndSite, showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, reasonAndSite, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { copyElements, ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
 import type { Consistency } from "../../store/consistency.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
 import type { PsUpdater, UpdaterSettings } from "../../store/updaters/ps-updater.ts";
 import type { CompletedRound } from "../../worker/level-one/level-two.ts";
 import type { KeyPlan } from "../../worker/level-one/model-backend.ts";
-import type { DistSession } from "./dist-session.ts";
-import type { ModelLevel } from "./model-level.ts";
+import type { DistSession, ModelLevel } from "./model-level.ts";
 import { isModelUpdater, type ModelUpdater, updaterOfKey } from "./model-updater.ts";
 import { openServerKey, type ServerKey } from "./server-key.ts";
 
@@ -144,5 +143,5 @@ function settingOf(name: string, usual: number | string | boolean | undefined, v
   if (typeof usual === "string") return value;
   if (typeof usual === "number" && value.trim() !== "" && Number.isFinite(Number(value))) return Number(value);
   if (typeof usual === "boolean" && ["0", "1", "true", "false"].includes(value)) return value === "1" || value === "true";
-  throw new WeighbridgeError("BAD_ARGUMENT", `${name} of the updater is a ${typeof usual}, not ${showValue(value)}`);
+  throw badArgument(`${name} of the updater is a ${typeof usual}, not ${showValue(value)}`);
 }

@@ -1,7 +1,8 @@
 // table-config — what users say of a group of tables and of a table, in Petuum's words, checked. Fields that mean
-// nothing here are refused; docs/compatibility.md says why for each.
+// nothing here are refused; docs/compatibility.md says why for each. Processes that say different things of a table are
+// told so in the same words.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { checkFields, type FieldChecks, flag, oneOf, orElse, path, positive, refuse, whole } from "../../base/field-checks.ts";
 
 const CONSISTENCY_MODELS = ["SSP", "SSPPush", "SSPAggr"] as const;
@@ -97,7 +98,7 @@ const GROUP_FIELDS: FieldChecks<CheckedGroupConfig> = {
   numTables: { ...whole(0, COUNT_MAX), initial: 1 },
   numLocalAppThreads: { ...whole(1, 1000), initial: 2 },
   consistencyModel: oneOf(CONSISTENCY_MODELS, "SSP"),
-  aggressiveClock: flag(false),
+  aggressiveClock: flag(),
   snapshotClock: CLOCK,
   snapshotDir: path(),
   resumeClock: CLOCK,
@@ -120,10 +121,10 @@ const TABLE_FIELDS: FieldChecks<TableConfig> = {
   processCacheCapacity: whole(1, ROWS_MAX),
   oplogCapacity: OPLOG_ROWS,
   processOplogCapacity: OPLOG_ROWS,
-  oplogDenseSerialized: flag(false),
+  oplogDenseSerialized: flag(),
   rowOplogType: { ...whole(0, 2), initial: 1 },
   threadCacheCapacity: { ...whole(1, ROWS_MAX), initial: 1 },
-  noOplogReplay: flag(false),
+  noOplogReplay: flag(),
 };
 
 function isHostMap(value: unknown): boolean {
@@ -139,12 +140,12 @@ export function checkGroupConfig(config: TableGroupConfig): CheckedGroupConfig {
   const checked = checkFields(config, GROUP_FIELDS, "the fields of a table group");
   const { hostMap, clientId, snapshotDir, resumeDir } = checked;
   if (hostMap === undefined) {
-    if (clientId !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", "clientId is for a hostMap, and there is none");
+    if (clientId !== undefined) throw badArgument("clientId is for a hostMap, and there is none");
     const text = "snapshotDir and resumeDir are for servers that init() starts, from a hostMap: start others with --checkpoint-dir";
-    if (snapshotDir !== undefined || resumeDir !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", text);
+    if (snapshotDir !== undefined || resumeDir !== undefined) throw badArgument(text);
   } else if (!(clientId! < hostMap.length)) throw refuse({ clientId }, `the id of a host of hostMap, 0 to ${hostMap.length - 1}`);
   if (snapshotDir !== undefined && resumeDir !== undefined && snapshotDir !== resumeDir)
-    throw new WeighbridgeError("BAD_ARGUMENT", "snapshotDir and resumeDir are one directory: servers keep their snapshots in one place");
+    throw badArgument("snapshotDir and resumeDir are one directory: servers keep their snapshots in one place");
   return checked;
 }
 
@@ -153,7 +154,7 @@ export function checkTableConfig(id: number, config: TableConfig): CheckedTableC
   const { processOplogCapacity, ...checked } = checkFields(config, TABLE_FIELDS, `the fields of table ${id}`);
   const { oplogCapacity = processOplogCapacity ?? checked.processCacheCapacity } = checked;
   if ((processOplogCapacity ?? oplogCapacity) !== oplogCapacity)
-    throw new WeighbridgeError("BAD_ARGUMENT", "oplogCapacity and processOplogCapacity are two words for one thing: give one of them");
+    throw badArgument("oplogCapacity and processOplogCapacity are two words for one thing: give one of them");
   return { ...(checked as CheckedTableConfig), oplogCapacity };
 }
 
@@ -161,4 +162,32 @@ export function checkTableConfig(id: number, config: TableConfig): CheckedTableC
 export function checkId(field: Readonly<Record<string, number>>): void {
   const { expected, isRight } = whole(0, COUNT_MAX - 1);
   if (!isRight(Object.values(field)[0])) throw refuse(field, expected);
+}
+
+/** Modes as the engine shows them (store/consistency.ts): "ssp:2", "asp", "bsp", "bsp, staleness 2". */
+const MODES = /\bconsistency is (.+?) and ((?:bsp, staleness \w+|[^;,\s]+))/;
+
+/** What was thrown; a SPEC_MISMATCH with the names of the fields that differ. */
+export function mismatchInWordsOfTables(thrown: unknown, id: number): unknown {
+  if (!isWeighbridgeError(thrown, "SPEC_MISMATCH")) return thrown;
+  const message = thrown.message
+    .replaceAll(/\bdim is\b/g, "rowCapacity is")
+    .replace(MODES, (_, there: string, here: string) => differencesOf(modeOf(there), modeOf(here)).join("; "));
+  const text = `table ${id}: two processes create it with different configurations: ${message}`;
+  return new WeighbridgeError("SPEC_MISMATCH", text, { cause: thrown });
+}
+
+type Mode = { readonly staleness: string; readonly isExact: boolean };
+
+function modeOf(text: string): Mode {
+  return { staleness: text === "asp" ? "Infinity" : (/\d+$/.exec(text)?.[0] ?? "0"), isExact: text.startsWith("bsp") };
+}
+
+/** A table without a bound is the same with and without snapshots. */
+function differencesOf(there: Mode, here: Mode): string[] {
+  const staleness = there.staleness === here.staleness ? [] : [`staleness is ${there.staleness} and ${here.staleness}`];
+  const isBounded = there.staleness !== "Infinity" && here.staleness !== "Infinity";
+  const given = ({ isExact }: Mode): string => (isExact ? "given" : "left out");
+  const snapshots = isBounded && there.isExact !== here.isExact ? [`snapshotClock of the group is ${given(there)} and ${given(here)}`] : [];
+  return [...staleness, ...snapshots];
 }

@@ -8,9 +8,9 @@
 //   TableGroup.G1. A call out of this order is an error that says what comes first.
 //   TableGroup.G2. What threads added is sent before the group closes (ProcessTables.G3).
 
-import { takeCheckpoints } from "../../api/checkpoint-series.ts";
+import { takeCheckpoints } from "../../api/checkpoint.ts";
 import type { Session } from "../../api/session.ts";
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { tablePushed } from "../../contracts/tables.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
@@ -22,9 +22,16 @@ import { NO_REPORTS, type ReportSink, type TableTotals, totalsText } from "../..
 import type { ThreadPort } from "../../worker/tables/thread-line.ts";
 import type { SharedThread } from "./attached-thread.ts";
 import type { Table } from "./table.ts";
-import type { CheckedGroupConfig, CheckedTableConfig, TableConfig, TableGroupConfig } from "./table-config.ts";
-import { checkGroupConfig, checkId, checkTableConfig } from "./table-config.ts";
-import { mismatchInWordsOfTables } from "./table-mismatch.ts";
+import {
+  type CheckedGroupConfig,
+  type CheckedTableConfig,
+  checkGroupConfig,
+  checkId,
+  checkTableConfig,
+  mismatchInWordsOfTables,
+  type TableConfig,
+  type TableGroupConfig,
+} from "./table-config.ts";
 import { rowTypeOf, type TableRowType } from "./table-row-type.ts";
 import { TableThread } from "./table-thread.ts";
 
@@ -68,8 +75,8 @@ export class TableGroup {
     checkId({ typeId });
     this.#require("new", "registerRow() comes before init()");
     if (typeof rowType?.accessor !== "function")
-      throw new WeighbridgeError("BAD_ARGUMENT", `a row type is what denseRow() makes, or one of your own, not ${showValue(rowType)}`);
-    if (this.#rowTypes.has(typeId)) throw new WeighbridgeError("BAD_ARGUMENT", `row type ${typeId} is registered already`);
+      throw badArgument(`a row type is what denseRow() makes, or one of your own, not ${showValue(rowType)}`);
+    if (this.#rowTypes.has(typeId)) throw badArgument(`row type ${typeId} is registered already`);
     this.#rowTypes.set(typeId, rowType);
   }
 
@@ -114,7 +121,7 @@ export class TableGroup {
     checkId({ id });
     const checked = checkTableConfig(id, config);
     const rowType = rowTypeOf(id, checked.rowType, this.#rowTypes);
-    if (this.#configs.has(id)) throw new WeighbridgeError("BAD_ARGUMENT", `table ${id} was created already`);
+    if (this.#configs.has(id)) throw badArgument(`table ${id} was created already`);
     if (this.#configs.size >= this.#config.numTables)
       throw new WeighbridgeError("COUNT_MISMATCH", `table ${id} is one too many: numTables is ${this.#config.numTables}`);
     const table = await this.#open(id, checked, rowType);
@@ -271,7 +278,7 @@ export class TableGroup {
   }
 
   get #opened(): Joined {
-    if (this.#joined === undefined) throw new WeighbridgeError("BAD_ARGUMENT", BEFORE.new);
+    if (this.#joined === undefined) throw badArgument(BEFORE.new);
     return this.#joined;
   }
 

@@ -5,10 +5,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type DenseAccessor, denseRow } from "./rows/dense-row.ts";
 import { type SparseAccessor, type SparseFeatureAccessor, sparseFeatureRow, sparseRow } from "./rows/sparse-row.ts";
-import type { Table } from "./table.ts";
+import { DenseUpdateBatch, type Table, UpdateBatch } from "./table.ts";
 import type { AccessorOfRow } from "./table-row-type.ts";
 import type { TableThread } from "./table-thread.ts";
-import { DenseUpdateBatch, UpdateBatch } from "./update-batch.ts";
 
 /** True if both are the same type, and neither is `any`. */
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;

@@ -7,7 +7,7 @@
 //   Table.T2. Arguments are checked before anything changes: a batch is taken whole or not at all.
 
 import type { WaitOptions } from "../../base/deferred.ts";
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue } from "../../base/errors.ts";
 import { checkWaitOptions } from "../../base/known-options.ts";
 import { ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
 import type { UpdateOf } from "../../store/row-types/column-updates.ts";
@@ -19,7 +19,6 @@ import { ThreadCache } from "../../worker/tables/thread-cache.ts";
 import { checkRowId, UpdateCheck } from "../../worker/tables/update-check.ts";
 import type { RowAccessor } from "./row-accessor.ts";
 import type { AccessorOfRow, TableRowType } from "./table-row-type.ts";
-import { DenseUpdateBatch, UpdateBatch } from "./update-batch.ts";
 
 const { HITS, MISSES, WAIT_MS, INCS } = TableCounters;
 
@@ -198,15 +197,45 @@ export class Table<T extends TableRowType = TableRowType> {
     this.#checkCall(rowId);
     const { Array: View } = ROW_ELEMENTS[this.rowType.element];
     if (!(batch instanceof kind && (Array.isArray(batch.updates) || batch.updates instanceof View)))
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `a batch is an UpdateBatch, or a DenseUpdateBatch of a ${View.name}, not ${showValue(batch)}`,
-      );
+      throw badArgument(`a batch is an UpdateBatch, or a DenseUpdateBatch of a ${View.name}, not ${showValue(batch)}`);
     const { updates } = batch;
     const columns = batch instanceof UpdateBatch ? batch.columns : batch.start;
     for (let i = 0; i < updates.length; i++)
       this.#check.update(typeof columns === "number" ? columns + i : (columns[i] as number), updates[i] as Update<T>);
     to.incAll(rowId, columns, updates);
     return updates.length;
+  }
+}
+
+/**
+ * Several updates of one row, of the kind of number that the table's rows are made of (Petuum: UpdateBatch). A column
+ * that is named twice counts twice.
+ */
+export class UpdateBatch<U extends number | bigint = number> {
+  readonly columns: number[] = [];
+  readonly updates: U[] = [];
+
+  /** Adds an update of a column. Columns and updates are checked when the batch is used. */
+  update(column: number, update: U): this {
+    this.columns.push(column);
+    this.updates.push(update);
+    return this;
+  }
+
+  get size(): number {
+    return this.columns.length;
+  }
+}
+
+/** Updates of the columns from `start` on. */
+export class DenseUpdateBatch<A extends RowArray = Float32Array> {
+  readonly start: number;
+  readonly updates: A;
+
+  constructor(start: number, updates: A) {
+    if (!(Number.isSafeInteger(start) && start >= 0))
+      throw badArgument(`a batch begins with a column, a whole number from 0 up, not ${showValue(start)}`);
+    this.start = start;
+    this.updates = updates;
   }
 }

@@ -3,9 +3,9 @@
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkWaitOptions } from "../../base/known-options.ts";
-import { DATA_SCOPE, dataPull, dataPush } from "../../contracts/data.ts";
+import { DATA_SCOPE, dataPull, dataPush } from "../../contracts/beside-parameters.ts";
 import { listLength } from "../../worker/key-lists.ts";
 import type { CallOptions } from "../../worker/parameter.ts";
 import { CALL_NAMES } from "../../worker/parameter-control.ts";
@@ -75,7 +75,7 @@ export class DataStore {
   async wait(query: number, wait: WaitOptions): Promise<void> {
     checkWaitOptions(wait);
     if (!(Number.isInteger(query) && query >= 1 && query < this.#next)) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `there is no query ${showValue(query)} of data`);
+      throw badArgument(`there is no query ${showValue(query)} of data`);
     }
     const failure = await this.#session.wait(this.#queries.get(query) ?? NO_FAILURE, `query ${query} of data`, wait);
     this.#queries.delete(query);
@@ -113,14 +113,14 @@ function pick(indexes: IndexList, positions: readonly number[]): BigUint64Array 
 
 /** Where each array begins in `values`, and at the end where they all end. */
 function startsOf(indexes: IndexList, values: Float32Array, lengths: ArrayLike<number>): Float64Array {
-  if (!(values instanceof Float32Array)) throw new WeighbridgeError("BAD_ARGUMENT", "the values of data must be a Float32Array");
+  if (!(values instanceof Float32Array)) throw badArgument("the values of data must be a Float32Array");
   listLength(indexes, "data");
   if (!Array.isArray(lengths) && !ArrayBuffer.isView(lengths))
-    throw new WeighbridgeError("BAD_ARGUMENT", `the lengths of data are a list of whole numbers, not ${showValue(lengths)}`);
+    throw badArgument(`the lengths of data are a list of whole numbers, not ${showValue(lengths)}`);
   const starts = new Float64Array(lengths.length + 1);
   for (let i = 0; i < lengths.length; i++) {
     const length = lengths[i] as number;
-    if (!(Number.isSafeInteger(length) && length >= 0)) throw new WeighbridgeError("BAD_ARGUMENT", `data of length ${length}`);
+    if (!(Number.isSafeInteger(length) && length >= 0)) throw badArgument(`data of length ${length}`);
     starts[i + 1] = (starts[i] as number) + length;
   }
   const total = starts[lengths.length];
@@ -130,7 +130,7 @@ function startsOf(indexes: IndexList, values: Float32Array, lengths: ArrayLike<n
   }
   for (const index of indexes) {
     if (typeof index === "bigint" ? BigInt.asUintN(64, index) === index : Number.isSafeInteger(index) && index >= 0) continue;
-    throw new WeighbridgeError("BAD_ARGUMENT", `indexes of data are whole numbers from 0 to 2^64 - 1, not ${showValue(index)}`);
+    throw badArgument(`indexes of data are whole numbers from 0 to 2^64 - 1, not ${showValue(index)}`);
   }
   return starts;
 }

@@ -9,7 +9,7 @@
 //
 // Arguments that are left out have the defaults of Hetu's Python classes.
 
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue, type WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
@@ -101,5 +101,5 @@ export function dimensionsOf(settings: TensorSettings): Required<Pick<TensorSett
 }
 
 function bad(text: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", `initTensor: ${text}`);
+  return badArgument(`initTensor: ${text}`);
 }

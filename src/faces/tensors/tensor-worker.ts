@@ -9,9 +9,9 @@
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions } from "../../base/known-options.ts";
-import { partialReducePartners, sspSync } from "../../contracts/groups.ts";
+import { partialReducePartners, sspSync } from "../../contracts/beside-parameters.ts";
 import type { CacheOptions } from "../../worker/cache/bounded-cache.ts";
 import type { CachedEmbedding } from "../../worker/cache/cached-embedding.ts";
 import type { CallOptions } from "../../worker/parameter.ts";
@@ -193,7 +193,7 @@ export class TensorWorker {
     const group = keyOf(key);
     checkOptions(options, ["size", "tolerance"], "the settings of an SSP group");
     const { size, tolerance } = options;
-    if (size === 0) throw new WeighbridgeError("BAD_ARGUMENT", "a group has at least one member, not 0"); // 0: a member synchronizes
+    if (size === 0) throw badArgument("a group has at least one member, not 0"); // 0: a member synchronizes
     checkWaitOptions(wait);
     const call = { ...wait, countedAs: SSP_INIT };
     const { version } = await this.#session.call(sspSync, { key: group }, { group, size, tolerance, version: 0 }, call);
@@ -256,10 +256,10 @@ export class TensorWorker {
 function nameOf(name: TensorName): string {
   if (typeof name === "string" && name !== "") return name;
   if (typeof name === "number" && Number.isSafeInteger(name) && name >= 0) return String(name);
-  throw new WeighbridgeError("BAD_ARGUMENT", `a tensor's name is a whole number from 0 up or a string, not ${showValue(name)}`);
+  throw badArgument(`a tensor's name is a whole number from 0 up or a string, not ${showValue(name)}`);
 }
 
 function keyOf(key: number | bigint): bigint {
   if (typeof key === "bigint" ? key >= 0n && key <= KEY_MAX : Number.isSafeInteger(key) && key >= 0) return BigInt(key);
-  throw new WeighbridgeError("BAD_ARGUMENT", `a key is a whole number from 0 to 2^64 - 1, not ${showValue(key)}`);
+  throw badArgument(`a key is a whole number from 0 to 2^64 - 1, not ${showValue(key)}`);
 }

@@ -1,7 +1,7 @@
 // batch-slots — assigns a slot to each id of a batch, for sources that fetch exactly the rows of a batch: its distinct
 // ids, ascending, one slot each.
 
-import { ascendingIndex } from "../../base/ascending-index.ts";
+import { ascendingIndex } from "../../nn/layers/slot-embedding.ts";
 import { NO_SLOT } from "./row-source.ts";
 
 export class BatchSlots {

@@ -1,7 +1,7 @@
 // dataset — samples to train a network on, read by index: values, ids, or both, and a label each. A data set that does
 // not fit a network is refused before the first step.
 
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import { type Activations, floatsOf, type Shape } from "../../nn/activations.ts";
 import type { LabelledImages } from "../../nn/labelled-images.ts";
@@ -25,15 +25,15 @@ const LABELS_AT_ONCE = 8192;
 /** Throws BAD_ARGUMENT unless this network and this loss accept every sample. */
 export function checkDataset(dataset: Dataset, network: Network, loss: Loss): void {
   if (typeof dataset?.readLabels !== "function") {
-    throw new WeighbridgeError("BAD_ARGUMENT", `a Model takes a data set, such as an ArrayDataset, not ${showValue(dataset)}`);
+    throw badArgument(`a Model takes a data set, such as an ArrayDataset, not ${showValue(dataset)}`);
   }
   const { sampleCount, shape, idsPerSample = 0 } = dataset;
   if (!(Number.isSafeInteger(sampleCount) && sampleCount >= 1)) {
-    throw new WeighbridgeError("BAD_ARGUMENT", `a data set has at least one sample, not ${sampleCount}`);
+    throw badArgument(`a data set has at least one sample, not ${sampleCount}`);
   }
   checkShape(shape, network.input?.shape, dataset.readValues !== undefined);
   if (idsPerSample !== network.idsPerSample || idsPerSample > 0 !== (dataset.readIds !== undefined)) {
-    throw new WeighbridgeError("BAD_ARGUMENT", `the network takes ${network.idsPerSample} ids a sample, the data set has ${idsPerSample}`);
+    throw badArgument(`the network takes ${network.idsPerSample} ids a sample, the data set has ${idsPerSample}`);
   }
   checkLabels(dataset, loss);
 }
@@ -42,7 +42,7 @@ function checkShape(shape: Shape | undefined, wanted: Shape | undefined, hasValu
   const text = (lengths: Shape | undefined): string => (lengths === undefined ? "no values" : `samples of [${lengths.join(", ")}]`);
   const isSame = shape?.length === wanted?.length && (shape ?? []).every((length, i) => length === wanted?.[i]);
   if (isSame && hasValues === (shape !== undefined)) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `the network takes ${text(wanted)}, the data set has ${text(shape)}`);
+  throw badArgument(`the network takes ${text(wanted)}, the data set has ${text(shape)}`);
 }
 
 function checkLabels(dataset: Dataset, loss: Loss): void {
@@ -54,7 +54,7 @@ function checkLabels(dataset: Dataset, loss: Loss): void {
     dataset.readLabels(indexes, labels.subarray(0, count));
     for (let i = 0; i < count; i++) {
       if (loss.acceptsLabel(labels[i]!)) continue;
-      throw new WeighbridgeError("BAD_ARGUMENT", `the label of sample ${from + i} is ${labels[i]}: expected ${loss.expectedLabel}`);
+      throw badArgument(`the label of sample ${from + i} is ${labels[i]}: expected ${loss.expectedLabel}`);
     }
   }
 }
@@ -136,10 +136,10 @@ export class ArrayDataset implements Dataset {
 
 function checkedCount(wanted: number, there: number): number {
   if (Number.isSafeInteger(wanted) && wanted >= 1 && wanted <= there) return wanted;
-  throw new WeighbridgeError("BAD_ARGUMENT", `sampleCount: expected 1 to ${there}, got ${wanted}`);
+  throw badArgument(`sampleCount: expected 1 to ${there}, got ${wanted}`);
 }
 
 function checkLength(what: string, actual: number, expected: number): void {
   if (actual === expected) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `the data set has ${actual} ${what}, but its labels require ${expected}`);
+  throw badArgument(`the data set has ${actual} ${what}, but its labels require ${expected}`);
 }

@@ -12,8 +12,8 @@ import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
 import { ArrayDataset } from "./dataset.ts";
 import { EmbeddingLookup, type EmbeddingLookupOptions } from "./embedding-lookup.ts";
 import { Model } from "./model.ts";
+import { setParamPs } from "./network.ts";
 import { EmbeddingNetwork } from "./networks/embedding-network.ts";
-import { setParamPs } from "./set-param-ps.ts";
 
 const OPTIONS: EmbeddingLookupOptions = { name: "e", vocabSize: 4, width: 2, idsPerSample: 2, sampleCountMax: 3 };
 

@@ -9,7 +9,7 @@
 
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue, type WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions } from "../../base/known-options.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
 import type { Activations } from "../../nn/activations.ts";
@@ -68,7 +68,7 @@ export class EmbeddingLookup implements Stage {
   readonly parameters: readonly Parameter[];
   readonly statistics: readonly [] = [];
   readonly output: Activations;
-  /** Set while the rows live on servers (set-param-ps.ts). A table that is not sparse has it on its parameter. */
+  /** Set while the rows live on servers (setParamPs). A table that is not sparse has it on its parameter. */
   serverTarget: ServerTarget | undefined;
   readonly #dense: Embedding | undefined;
   readonly #rows: SlotEmbedding | undefined;
@@ -124,7 +124,7 @@ export class EmbeddingLookup implements Stage {
     checkWaitOptions(wait);
     this.#acquired = this.#pick(batch, this.#ids);
     if (this.#rows === undefined) return;
-    if (this.#source === undefined) throw new WeighbridgeError("BAD_ARGUMENT", `${this.name} has no rows yet: train or open its model`);
+    if (this.#source === undefined) throw badArgument(`${this.name} has no rows yet: train or open its model`);
     this.#slots = await this.#source.acquire(this.#acquired, wait);
   }
 
@@ -157,10 +157,7 @@ export class EmbeddingLookup implements Stage {
   #pick({ ids, sampleCount, idsPerSample: stride }: IdBatch, into: Float64Array): Float64Array {
     const { idsPerSample, idsFrom, name } = this.options;
     if (idsFrom + idsPerSample > stride) {
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `${name} takes ids ${idsFrom} to ${idsFrom + idsPerSample - 1} of a sample, which has ${stride}`,
-      );
+      throw badArgument(`${name} takes ids ${idsFrom} to ${idsFrom + idsPerSample - 1} of a sample, which has ${stride}`);
     }
     for (let i = 0; i < sampleCount; i++) {
       for (let j = 0; j < idsPerSample; j++) {
@@ -179,7 +176,7 @@ function resolve(given: EmbeddingLookupOptions): Required<EmbeddingLookupOptions
   const options = inOurNames(given, what, { embeddingSize: "width" }) as EmbeddingLookupOptions;
   checkOptions(options, NAMES, what);
   const { name, idsFrom = 0, combine = "concat", target = "CPU", sparse = true, vocabCacheSize = 0 } = options;
-  if (typeof name !== "string" || name === "") throw new WeighbridgeError("BAD_ARGUMENT", "an EmbeddingLookup needs a name");
+  if (typeof name !== "string" || name === "") throw badArgument("an EmbeddingLookup needs a name");
   checkCount(`${name}: vocabSize`, options.vocabSize);
   checkCount(`${name}: idsFrom`, idsFrom, 0);
   checkCount(`${name}: vocabCacheSize`, vocabCacheSize, 0);
@@ -201,5 +198,5 @@ function resolve(given: EmbeddingLookupOptions): Required<EmbeddingLookupOptions
 }
 
 function bad(name: string, what: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", `${name}: ${what}`);
+  return badArgument(`${name}: ${what}`);
 }

@@ -27,38 +27,31 @@ export async function pause(milliseconds: number): Promise<void> {
 }
 
 export class WaitMeter {
-  readonly #now: () => number;
-  #startedAt: number;
+  #startedAt = performance.now();
   #waitedMs = 0;
-
-  /** `now`: milliseconds that never go back. */
-  constructor(now: () => number = () => performance.now()) {
-    this.#now = now;
-    this.#startedAt = now();
-  }
 
   /** Waits for something that is not this worker's own work. */
   async wait<T>(promise: Promise<T>): Promise<T> {
-    const from = this.#now();
+    const from = performance.now();
     try {
       return await promise;
     } finally {
-      this.#waitedMs += this.#now() - from;
+      this.#waitedMs += performance.now() - from;
     }
   }
 
   restart(): void {
-    this.#startedAt = this.#now();
+    this.#startedAt = performance.now();
     this.#waitedMs = 0;
   }
 
   get seconds(): number {
-    return (this.#now() - this.#startedAt) / 1000;
+    return (performance.now() - this.#startedAt) / 1000;
   }
 
   /** The share of the time since the start, from 0 to 1. */
   get share(): number {
-    const total = this.#now() - this.#startedAt;
+    const total = performance.now() - this.#startedAt;
     return total > 0 ? Math.min(1, this.#waitedMs / total) : 0;
   }
 }

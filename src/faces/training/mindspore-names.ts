@@ -1,7 +1,7 @@
 // mindspore-names — options as MindSpore spells them (init_in_server, vocab_size), for the functions that have its
 // keyword arguments. Throws BAD_ARGUMENT for both spellings of one option.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 
 /**
  * `vocab_size` becomes `vocabSize`; `renamed` has names that differ here. Returns a value that is no object unchanged.
@@ -14,7 +14,7 @@ export function inOurNames(options: unknown, what: string, renamed: Readonly<Rec
     const camel = inCamelCase(name);
     const ours = Object.hasOwn(renamed, camel) ? renamed[camel]! : camel;
     const other = spelled.get(ours);
-    if (other !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", `${what} have both ${other} and ${name}, which are the same`);
+    if (other !== undefined) throw badArgument(`${what} have both ${other} and ${name}, which are the same`);
     spelled.set(ours, name);
     named[ours] = value;
   }

@@ -5,9 +5,9 @@
 //   <parameter>              its values in its own shape
 //   <parameter>/slots        the optimizer's slots, one after the other          metadata: step:<parameter>
 //   <statistic>              a running mean or variance
-//   <table>/keys, /rows      U64 [n] and F32 [n, …]: rows that lie in this process, each with its slots   metadata: step:<table>
+//   <table>/keys, /rows      U64 [n] and F32 [n, …]: rows of this process, each with its slots   metadata: step:<table>
 
-import { bytesOf } from "../../base/bytes-of.ts";
+import { bytesOf } from "../../base/bytes.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import {
   decodeHeader,

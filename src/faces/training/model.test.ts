@@ -18,8 +18,8 @@ import type { EpochEvent, StepEvent, TrainingView } from "./callbacks/callback.t
 import { ArrayDataset } from "./dataset.ts";
 import { Accuracy } from "./metrics.ts";
 import { Model, type ModelOptions, type TrainOptions } from "./model.ts";
+import { setParamPs } from "./network.ts";
 import { EmbeddingNetwork } from "./networks/embedding-network.ts";
-import { setParamPs } from "./set-param-ps.ts";
 
 const [INPUTS, CLASSES, BATCH, SAMPLES] = [6, 3, 10, 64];
 const random = new Random(5);

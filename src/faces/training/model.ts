@@ -8,7 +8,7 @@
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import type { Log } from "../../base/log.ts";
 import type { Activations } from "../../nn/activations.ts";
@@ -265,7 +265,7 @@ export class Model {
 
   /** M2 */
   async #alone<T>(run: () => Promise<T>): Promise<T> {
-    if (this.#isBusy) throw new WeighbridgeError("BAD_ARGUMENT", "a model runs one operation at a time, and this one is busy");
+    if (this.#isBusy) throw badArgument("a model runs one operation at a time, and this one is busy");
     this.#isBusy = true;
     try {
       return await run();

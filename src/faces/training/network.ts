@@ -9,12 +9,14 @@
 //   Network.N3. A stage with a lookup runs after the lookup has acquired the batch's rows, and pushes their gradients
 //       before it acquires the next batch's.
 
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue } from "../../base/errors.ts";
+import { checkOptions } from "../../base/known-options.ts";
 import type { Activations } from "../../nn/activations.ts";
 import type { GradientReady, Statistic } from "../../nn/layer.ts";
-import type { Parameter } from "../../nn/parameter.ts";
+import type { Parameter, ServerTarget } from "../../nn/parameter.ts";
 import type { Workspace } from "../../nn/workspace.ts";
-import type { EmbeddingLookup } from "./embedding-lookup.ts";
+import { EmbeddingLookup } from "./embedding-lookup.ts";
+import { inOurNames } from "./mindspore-names.ts";
 
 export interface Stage {
   readonly name: string;
@@ -54,7 +56,7 @@ export interface Loss {
 export function checkNetwork(network: unknown): void {
   const { stages, workspace } = (network ?? {}) as Partial<Network>;
   if (Array.isArray(stages) && workspace !== undefined) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `a Model trains a network, such as a Sequential, not ${showValue(network)}`);
+  throw badArgument(`a Model trains a network, such as a Sequential, not ${showValue(network)}`);
 }
 
 /** Throws BAD_ARGUMENT unless it is a loss. */
@@ -62,7 +64,7 @@ export function checkLoss(loss: unknown): void {
   const { gradient, compute, acceptsLabel } = (loss ?? {}) as Partial<Loss>;
   if (gradient !== undefined && typeof compute === "function" && typeof acceptsLabel === "function") return;
   const expected = "new SoftmaxCrossEntropy(…), BinaryCrossEntropy, SquaredError, or one of your own";
-  throw new WeighbridgeError("BAD_ARGUMENT", `a Model needs a loss: ${expected}, not ${showValue(loss)}`);
+  throw badArgument(`a Model needs a loss: ${expected}, not ${showValue(loss)}`);
 }
 
 /** Of all stages, first ones first. */
@@ -72,4 +74,39 @@ export function parametersOf({ stages }: Pick<Network, "stages">): readonly Para
 
 export function lookupsOf({ stages }: Pick<Network, "stages">): readonly EmbeddingLookup[] {
   return stages.flatMap(({ lookup }) => (lookup === undefined ? [] : [lookup]));
+}
+
+export type SetParamPsOptions = {
+  /** The servers create the first values; of an EmbeddingLookup only rows of batches come here. Defaults to false. */
+  readonly initInServer?: boolean;
+  /** The same, as MindSpore spells it. */
+  readonly init_in_server?: boolean;
+};
+
+/**
+ * Marks parameters that live on servers (MindSpore: Cell.set_param_ps, Parameter.set_param_ps): all of a network, stage
+ * or layer, or one. A Model reads the marks when it begins to train with a session; a model that is trained alone
+ * ignores them. Throws BAD_ARGUMENT.
+ */
+export function setParamPs(target: Pick<Network, "stages"> | Stage | Parameter, options: SetParamPsOptions = {}): void {
+  const named = inOurNames(options, "the options of setParamPs");
+  checkOptions(named, ["initInServer"], "the options of setParamPs");
+  const { initInServer = false } = named as SetParamPsOptions;
+  if (typeof initInServer !== "boolean") throw badArgument(`initInServer is true or false, not ${String(initInServer)}`);
+  mark(target, { initInServer });
+}
+
+function mark(target: Pick<Network, "stages"> | Stage | Parameter, serverTarget: ServerTarget): void {
+  if (typeof target !== "object" || target === null) {
+    throw badArgument(`setParamPs takes a network, a layer or a parameter, not ${String(target)}`);
+  }
+  if ("stages" in target) {
+    for (const stage of target.stages) mark(stage, serverTarget);
+  } else if ("parameters" in target) {
+    for (const parameter of target.parameters) mark(parameter, serverTarget);
+    const { lookup } = target;
+    if (lookup !== undefined && lookup !== target) mark(lookup, serverTarget);
+    if (target instanceof EmbeddingLookup && target.options.sparse) target.serverTarget = serverTarget;
+  } else if ("gradient" in target) target.serverTarget = serverTarget;
+  else throw badArgument("setParamPs takes a network, a layer or a parameter");
 }

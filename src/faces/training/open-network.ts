@@ -4,13 +4,13 @@
 import type { Session } from "../../api/session.ts";
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { Parameter } from "../../nn/parameter.ts";
 import type { Consistency } from "../../store/consistency.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
-import { UpdateKernels } from "./devices/update-kernels.ts";
+import { UpdateKernels } from "./devices/shared-loop.ts";
 import type { EmbeddingLookup } from "./embedding-lookup.ts";
 import { pause } from "./event-loop.ts";
 import { LocalRoute, LocalUpdater } from "./local-route.ts";
@@ -232,7 +232,7 @@ export class OpenNetwork {
     }
     if (lookup.serverTarget === undefined) {
       const text = `${lookup.name} is sparse, and ${session.workerCount} workers share it: setParamPs(lookup), or sparse: false`;
-      throw new WeighbridgeError("BAD_ARGUMENT", text);
+      throw badArgument(text);
     }
     const { workspace } = network;
     const embedding = await session.embedding(name, { dim: width, rows: vocabSize, init, optimizer, consistency }, this.patience.wait);
@@ -240,7 +240,7 @@ export class OpenNetwork {
     if (vocabCacheSize === 0) return direct;
     if (consistency !== "bsp") {
       const text = `${lookup.name}: rows in a cache of ${vocabCacheSize} are trained under "bsp", not ${JSON.stringify(consistency)}`;
-      throw new WeighbridgeError("BAD_ARGUMENT", text);
+      throw badArgument(text);
     }
     this.#direct.set(lookup, direct);
     const cache = { embedding, arena: workspace.arena, vocabCacheSize, idCountMax: table.idCountMax, members: this.#members, log };
@@ -257,5 +257,5 @@ export function checkNames(network: Network): void {
   const tables = network.stages.flatMap(({ lookup }) => (lookup?.options.sparse === true ? [lookup.tableName] : []));
   const names = [...parametersOf(network).map(({ name }) => name), ...tables];
   const twice = names.find((name, i) => names.indexOf(name) !== i);
-  if (twice !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", `two parameters of the network are called ${twice}`);
+  if (twice !== undefined) throw badArgument(`two parameters of the network are called ${twice}`);
 }

@@ -11,12 +11,10 @@ const PAUSE_MS_MAX = 1000;
 
 export class Retry {
   readonly #session: Session;
-  readonly #now: () => number;
   #retryCount = 0;
 
-  constructor(session: Session, now: () => number = () => performance.now()) {
+  constructor(session: Session) {
     this.#session = session;
-    this.#now = now;
   }
 
   /** How often something was retried. */
@@ -32,7 +30,7 @@ export class Retry {
     attempt: (isFirst: boolean) => Promise<void>,
     { patienceMs, isHopeless }: { readonly patienceMs: number; readonly isHopeless: () => boolean },
   ): Promise<void> {
-    const until = this.#now() + patienceMs;
+    const until = performance.now() + patienceMs;
     let pauseMs = PAUSE_MS_FIRST;
     for (let isFirst = true; ; isFirst = false) {
       try {
@@ -40,7 +38,7 @@ export class Retry {
         await attempt(isFirst);
         return;
       } catch (thrown) {
-        if (!isTransient(thrown) || isHopeless() || this.#now() + pauseMs > until) throw thrown;
+        if (!isTransient(thrown) || isHopeless() || performance.now() + pauseMs > until) throw thrown;
         this.#retryCount++;
         await pause(pauseMs);
         pauseMs = Math.min(2 * pauseMs, PAUSE_MS_MAX);

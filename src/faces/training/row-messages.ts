@@ -10,7 +10,7 @@
 //               │ u32 × rowCount: positions in the sender's request │ f32 × width × rowCount
 //   DEAL        0: JSON follows, 2: a failure follows │ bytes │ 0 │ JSON
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import { type ExchangeContract, rowsAsk, rowsDeal, rowsGive, rowsGradients } from "../../contracts/collective.ts";
 import { type Check, object, text } from "../../wire/json-body.ts";
 import type { BatchRows } from "./row-request.ts";
@@ -142,15 +142,12 @@ function check(bytes: Uint8Array, contract: ExchangeContract): Uint32Array {
   const header = bytes.length < HEADER_BYTES ? new Uint32Array(4) : new Uint32Array(bytes.buffer, bytes.byteOffset, 4);
   if (header[0] === contract.kind) return header;
   const got = MESSAGES.find(({ kind }) => kind === header[0])?.name ?? `${header[0]}`;
-  throw new WeighbridgeError(
-    "BAD_REQUEST",
-    `workers that share cached rows must acquire and push in the same steps: expected ${contract.name}, got ${got}`,
-  );
+  throw badRequest(`workers that share cached rows must acquire and push in the same steps: expected ${contract.name}, got ${got}`);
 }
 
 function checkLength(bytes: Uint8Array, restBytes: number): void {
   if (bytes.length === HEADER_BYTES + restBytes) return;
-  throw new WeighbridgeError("BAD_REQUEST", `a worker sent ${bytes.length} bytes about rows; ${HEADER_BYTES + restBytes} were expected`);
+  throw badRequest(`a worker sent ${bytes.length} bytes about rows; ${HEADER_BYTES + restBytes} were expected`);
 }
 
 const failureShape: Check<{ readonly code: string; readonly message: string }> = object({ code: text, message: text });

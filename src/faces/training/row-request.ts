@@ -10,7 +10,7 @@
 //   ServedRows.S1. Members are in the order of their ranks: sums over them have the same bits everywhere.
 
 import { assert } from "../../base/assert.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import type { RowPlan, RowPlanner } from "../../worker/router/row-plan.ts";
 import type { RowMembers } from "./row-members.ts";
@@ -216,8 +216,7 @@ export class ServedRows {
     const { words } = this.#arena;
     for (let i = 0; i < positions.length; i++) {
       const index = positions[i] as number;
-      if (index >= keyCount)
-        throw new WeighbridgeError("BAD_REQUEST", `a worker sent a gradient for row ${index} of the ${keyCount} it requested`);
+      if (index >= keyCount) throw badRequest(`a worker sent a gradient for row ${index} of the ${keyCount} it requested`);
       words[(out >>> 2) + 2 * i] = words[(address >>> 2) + 2 * index] as number;
       words[(out >>> 2) + 2 * i + 1] = words[(address >>> 2) + 2 * index + 1] as number;
     }

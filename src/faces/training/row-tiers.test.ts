@@ -5,9 +5,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../base/random.ts";
 import { Arena } from "../../kernel/arena.ts";
-import { putKeys } from "../../kernel/arena-lists.ts";
 import { simdRowKernels } from "../../kernel/row-kernels.ts";
 import { SimdKernels } from "../../kernel/simd-kernels.ts";
+import { putKeys } from "../../testing/arena-lists.ts";
 import { RowTiers } from "./row-tiers.ts";
 
 const WIDTH = 2;

@@ -5,7 +5,7 @@
 // Invariants:
 //   RowWindow.W1. `slotsOf` assigns each row of a batch a slot of its own; the slot of a device row is the device's.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, badRequest } from "../../base/errors.ts";
 import { ArenaSpans } from "../../worker/arena-spans.ts";
 import type { BatchRows, ServedRows } from "./row-request.ts";
 import { NO_SLOT } from "./row-source.ts";
@@ -51,7 +51,7 @@ export class RowWindow {
       }
       const rows = incoming[position] as Float32Array;
       if (rows.length !== (to - from) * width)
-        throw new WeighbridgeError("BAD_REQUEST", `${rows.length} floats came for ${to - from} rows of ${name} from their owner`);
+        throw badRequest(`${rows.length} floats came for ${to - from} rows of ${name} from their owner`);
       this.#tools.arena.floats.set(rows, (this.address >>> 2) + guest * width);
       for (let row = from; row < to; row++) requested.rowSlots[row] = guest++;
     }
@@ -63,10 +63,7 @@ export class RowWindow {
     return slots.map((slot, i) => {
       const row = this.#rowOfSlot[slot] ?? -1;
       if (requested.rowSlots[row] === slot && (i === 0 || slot > (slots[i - 1] as number))) return row;
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `${this.#options.name}: slot ${slot} at ${i} is not of the acquired batch, or does not ascend`,
-      );
+      throw badArgument(`${this.#options.name}: slot ${slot} at ${i} is not of the acquired batch, or does not ascend`);
     });
   }
 

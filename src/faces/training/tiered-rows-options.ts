@@ -1,6 +1,6 @@
 // tiered-rows-options — the options of a cache of rows, their defaults, and their checks.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, type WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import type { Embedding } from "../../worker/embedding.ts";
@@ -33,8 +33,7 @@ export type TieredRowsOptions = {
 /** Throws BAD_ARGUMENT. */
 export function checkTieredRows({ embedding, vocabCacheSize, hostRows = 0, idCountMax, flushEverySteps = 1 }: TieredRowsOptions): void {
   const isCount = (value: number, least: number): boolean => Number.isSafeInteger(value) && value >= least && value <= ROWS_MAX;
-  const bad = (what: string, value: number): WeighbridgeError =>
-    new WeighbridgeError("BAD_ARGUMENT", `${embedding.name}: ${what}, not ${value}`);
+  const bad = (what: string, value: number): WeighbridgeError => badArgument(`${embedding.name}: ${what}, not ${value}`);
   if (!isCount(vocabCacheSize, 1)) throw bad(`vocabCacheSize is a whole number of rows from 1 to ${ROWS_MAX}`, vocabCacheSize);
   if (!isCount(hostRows, 0)) throw bad(`hostRows is a whole number of rows up to ${ROWS_MAX}`, hostRows);
   if (!isCount(idCountMax, 1)) throw bad(`idCountMax is a whole number of ids from 1 to ${ROWS_MAX}`, idCountMax);

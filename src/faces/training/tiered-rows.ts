@@ -23,7 +23,7 @@
 
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { asError, WeighbridgeError } from "../../base/errors.ts";
+import { asError, badArgument, WeighbridgeError } from "../../base/errors.ts";
 import { type Log, SILENT_LOG } from "../../base/log.ts";
 import { simdRowKernels } from "../../kernel/row-kernels.ts";
 import { SimdKernels } from "../../kernel/simd-kernels.ts";
@@ -130,10 +130,7 @@ export class TieredRows implements RowSource {
     this.#checkGeneration();
     const { idCountMax } = this.#options;
     if (ids.length > idCountMax)
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `${this.#raw.spec.name}: a batch of ${ids.length} ids, and the cache was opened for ${idCountMax}`,
-      );
+      throw badArgument(`${this.#raw.spec.name}: a batch of ${ids.length} ids, and the cache was opened for ${idCountMax}`);
     const copy = new Float64Array(ids);
     return await this.#raw.wait(
       this.#members.inTurn(() => this.#acquire(copy)),
@@ -147,7 +144,7 @@ export class TieredRows implements RowSource {
     this.#checkGeneration();
     const acquired = this.#acquired;
     if (acquired === undefined || acquired.isPushed)
-      throw new WeighbridgeError("BAD_ARGUMENT", `${this.#raw.spec.name}: gradients are pushed once after each acquire`);
+      throw badArgument(`${this.#raw.spec.name}: gradients are pushed once after each acquire`);
     const rows = this.#rowsOf(acquired.requested, slots, gradients);
     acquired.isPushed = true;
     const spans = new ArenaSpans(this.#tools.arena);

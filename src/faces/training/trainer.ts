@@ -11,8 +11,9 @@
 //               without the end of the epoch: no step of the others fails, and no unit is done again.
 
 import type { WaitOptions } from "../../base/deferred.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import type { Rendezvous } from "../../worker/rendezvous-client.ts";
+import type { Unit } from "../../worker/unit-feed.ts";
 import type { EpochEvent, StepEvent, TrainingCallback, TrainingView } from "./callbacks/callback.ts";
 import type { IdBatch } from "./embedding-lookup.ts";
 import { leaveEpoch } from "./epoch-end.ts";
@@ -21,7 +22,7 @@ import type { Network } from "./network.ts";
 import type { OpenNetwork } from "./open-network.ts";
 import type { StepRunner } from "./step-runner.ts";
 import type { TrainingGroup } from "./training-group.ts";
-import type { Unit, UnitFeed, UnitReader } from "./unit-feed.ts";
+import type { UnitFeed, UnitReader } from "./unit-feed.ts";
 
 export type TrainerOptions = {
   readonly network: Network;
@@ -292,8 +293,5 @@ export function checkEpochs(epochCount: number, firstEpoch: number): void {
     firstEpoch <= epochCount
   )
     return;
-  throw new WeighbridgeError(
-    "BAD_ARGUMENT",
-    `a training has a whole number of epochs from 1 on, and begins with one of them: not ${firstEpoch} of ${epochCount}`,
-  );
+  throw badArgument(`a training has a whole number of epochs from 1 on, and begins with one of them: not ${firstEpoch} of ${epochCount}`);
 }

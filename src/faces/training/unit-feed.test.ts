@@ -5,7 +5,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
-import { checkFirstStep, cutBatch, resumedFeed, type Unit, type UnitFeed } from "./unit-feed.ts";
+import type { Unit } from "../../worker/unit-feed.ts";
+import { checkFirstStep, cutBatch, resumedFeed, type UnitFeed } from "./unit-feed.ts";
 
 /** Part 1 of 2 of each of four batches. */
 class CountingFeed implements UnitFeed {

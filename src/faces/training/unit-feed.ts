@@ -5,22 +5,14 @@
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import { Batches, type BatchesOptions } from "../../nn/batches.ts";
 import { checkCount } from "../../nn/layer.ts";
+import type { Unit } from "../../worker/unit-feed.ts";
 import type { Dataset } from "./dataset.ts";
 import type { IdBatch } from "./embedding-lookup.ts";
 import { nextTurnOf } from "./event-loop.ts";
 import type { Network } from "./network.ts";
-
-/** Part `part` of global batch `batch`; in rounds `parts` of them from there on, due at `clock`. */
-export type Unit = {
-  readonly unit: number;
-  readonly batch: number;
-  readonly part: number;
-  readonly parts?: number;
-  readonly clock?: number;
-};
 
 /** With a session, the units that the scheduler assigns. */
 export type FeedOptions = {
@@ -70,7 +62,7 @@ export function checkNotEnded(
   const epoch = session?.nextEpochOver(name, firstEpoch) ?? Infinity;
   if (epoch >= epochCount) return;
   const text = `epoch ${epoch + 1} of "${name}" was trained in this session: a second training has another name, or a firstEpoch behind it`;
-  throw new WeighbridgeError("BAD_ARGUMENT", text);
+  throw badArgument(text);
 }
 
 /** All batches, whole, in order. It waits for nobody, so it lets the event loop turn. */
@@ -170,7 +162,7 @@ class ResumedFeed implements UnitFeed {
 /** Throws BAD_ARGUMENT. */
 export function checkFirstStep(firstStep: number, batchCount: number): void {
   if (Number.isSafeInteger(firstStep) && firstStep >= 0 && firstStep < batchCount) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `an epoch has steps 0 to ${batchCount - 1}: it cannot begin with ${firstStep}`);
+  throw badArgument(`an epoch has steps 0 to ${batchCount - 1}: it cannot begin with ${firstStep}`);
 }
 
 export type UnitSamples = {
@@ -204,10 +196,9 @@ export function cutBatch(
   const unitSize = Math.ceil(checkCount("batchSize", batchSize) / workerCount);
   if (unitSize > sampleCountMax) {
     const text = `a batch of ${batchSize} cut among ${workerCount} workers has parts of ${unitSize} samples`;
-    throw new WeighbridgeError("BAD_ARGUMENT", `${text}; the network was built for ${sampleCountMax}`);
+    throw badArgument(`${text}; the network was built for ${sampleCountMax}`);
   }
-  if (batchSize < workerCount)
-    throw new WeighbridgeError("BAD_ARGUMENT", `a batch of ${batchSize} leaves some of ${workerCount} workers without a sample`);
+  if (batchSize < workerCount) throw badArgument(`a batch of ${batchSize} leaves some of ${workerCount} workers without a sample`);
   if (!inRounds) return { partCount: workerCount, partsMax: 1, unitSizeMax: unitSize };
   const partCount = workerCount * Math.max(1, Math.floor(Math.min(batchSize, PARTS_MAX) / workerCount));
   const partsMax = Math.min(partCount, Math.floor((sampleCountMax * partCount) / batchSize));

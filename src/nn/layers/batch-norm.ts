@@ -4,7 +4,7 @@
 // With a = γ/σ it is y = a·x + (β - a·μ), and for n numbers per channel, Σ over them and x̂ = (x - μ)/σ:
 //   ∂β = Σ dy     ∂γ = Σ dy·x̂     dx = a·dy - (a/n)·(∂β + x̂·∂γ), which is linear in dy and x for each channel.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations, floatsOf, type Shape } from "../activations.ts";
 import { builtInPlan, type GradientReady, type Layer, type LayerPlan, type LayerSite, type Statistic } from "../layer.ts";
@@ -54,8 +54,8 @@ class BatchNorm implements Layer {
   constructor(site: LayerSite, options: BatchNormOptions) {
     const { workspace, name, inputShape, sampleCountMax } = site;
     const { momentum = 0.9, epsilon = 1e-5 } = options;
-    if (!(momentum >= 0 && momentum < 1)) throw new WeighbridgeError("BAD_ARGUMENT", `${name}: momentum is in [0, 1), not ${momentum}`);
-    if (!(epsilon > 0)) throw new WeighbridgeError("BAD_ARGUMENT", `${name}: epsilon is above 0, not ${epsilon}`);
+    if (!(momentum >= 0 && momentum < 1)) throw badArgument(`${name}: momentum is in [0, 1), not ${momentum}`);
+    if (!(epsilon > 0)) throw badArgument(`${name}: epsilon is above 0, not ${epsilon}`);
     this.name = name;
     this.outputShape = inputShape;
     this.#site = site;

@@ -2,7 +2,7 @@
 // unfolded image stays in the cache, and is cheaper to compute again in the backward pass than to keep for a whole
 // batch.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
 import { Activations, checkActivations, type Shape } from "../activations.ts";
@@ -151,14 +151,14 @@ class Convolution implements Layer {
 function geometryOf(name: string, inputShape: Shape, options: ConvolutionOptions): Geometry {
   const [inChannels = 0, inHeight = 0, inWidth = 0] = inputShape;
   if (inputShape.length !== 3) {
-    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: expected samples of [channels, height, width], got [${inputShape.join(", ")}]`);
+    throw badArgument(`${name}: expected samples of [channels, height, width], got [${inputShape.join(", ")}]`);
   }
   const channels = checkCount(`${name}: channels`, options.channels);
   const size = checkCount(`${name}: size`, options.size);
   const padding = checkCount(`${name}: padding`, options.padding ?? 0, 0);
   const [height, width] = [inHeight + 2 * padding, inWidth + 2 * padding];
   if (size > height || size > width) {
-    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: a kernel of ${size} × ${size} does not fit into ${height} × ${width}`);
+    throw badArgument(`${name}: a kernel of ${size} × ${size} does not fit into ${height} × ${width}`);
   }
   const depth = inChannels * size * size;
   const plane = (height - size + 1) * (width - size + 1);

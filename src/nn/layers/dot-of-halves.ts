@@ -1,7 +1,7 @@
 // dot-of-halves — the dot product of the two halves of a sample, such as a user's and an item's row: one number.
 // Follows an Embedding of two ids per sample, side by side.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations, floatsOf, type Shape } from "../activations.ts";
 import { builtInPlan, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
@@ -29,7 +29,7 @@ class DotOfHalves implements Layer {
     this.#site = site;
     this.#width = floatsOf(inputShape) / 2;
     if (!Number.isInteger(this.#width)) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `${name}: expected samples of two halves, got [${inputShape.join(", ")}]`);
+      throw badArgument(`${name}: expected samples of two halves, got [${inputShape.join(", ")}]`);
     }
     this.#output = new Activations(workspace, this.outputShape, sampleCountMax);
     if (site.needsInputGradient) this.#inputGradient = new Activations(workspace, inputShape, sampleCountMax);

@@ -8,7 +8,7 @@
 //   Embedding.E2. An id without a row is refused before anything is computed, or, with `outOfRange: "zero"`, stands for
 //       a row of zeros. An id that is no whole number is refused.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../../base/errors.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
 import { Activations, checkActivations } from "../activations.ts";
 import { checkCount, type GradientReady } from "../layer.ts";
@@ -67,7 +67,7 @@ export class Embedding {
   forward(ids: ArrayLike<number>): Activations {
     const { idsPerSample, width, rowCount, outOfRange = "refuse" } = this.#options;
     if (ids.length % idsPerSample !== 0) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `${this.name}: ${ids.length} ids are no multiple of ${idsPerSample}, the ids per sample`);
+      throw badArgument(`${this.name}: ${ids.length} ids are no multiple of ${idsPerSample}, the ids per sample`);
     }
     this.output.sampleCount = ids.length / idsPerSample;
     this.#setIds(ids);
@@ -106,7 +106,7 @@ export class Embedding {
     const words = this.#ids.values;
     for (let i = 0; i < ids.length; i++) {
       const id = ids[i]!;
-      if (isFraction(id)) throw new WeighbridgeError("BAD_ARGUMENT", `${this.name}: id ${id} at ${i} is no whole number`);
+      if (isFraction(id)) throw badArgument(`${this.name}: id ${id} at ${i} is no whole number`);
       words[i] = id >= 0 && id < rowCount ? id : NO_ROW;
     }
   }

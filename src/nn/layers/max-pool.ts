@@ -1,7 +1,7 @@
 // max-pool — the greatest value of each size × size square of every channel; squares do not overlap, and rests that
 // fill none are left out.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations, type Shape } from "../activations.ts";
 import { builtInPlan, checkCount, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
@@ -31,8 +31,7 @@ class MaxPool implements Layer {
     this.#site = site;
     this.#size = checkCount(`${name}: size`, size);
     if (inputShape.length !== 3 || size > height || size > width) {
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
+      throw badArgument(
         `${name}: expected samples of [channels, height, width] of at least ${size} × ${size}, got [${inputShape.join(", ")}]`,
       );
     }

@@ -1,5 +1,7 @@
 // Goal: on slots of a span the layer computes what an embedding with a table of its own computes, bit for bit, and its
 // gradients have a row for each slot of the batch and no others (S1, S2).
+//
+// Goal: every member of an ascending list is found at its place, whatever lies behind the part that counts.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,7 +11,7 @@ import { Activations } from "../activations.ts";
 import { initializeParameters } from "../parameter.ts";
 import { Workspace } from "../workspace.ts";
 import { Embedding } from "./embedding.ts";
-import { SlotEmbedding } from "./slot-embedding.ts";
+import { ascendingIndex, SlotEmbedding } from "./slot-embedding.ts";
 
 const SHARED = { name: "e", width: 5, idsPerSample: 3, sampleCountMax: 6 } as const;
 const ROWS = 11;
@@ -58,4 +60,13 @@ test("refuses slots that are no whole samples", () => {
     () => slots.forward(new Int32Array(4), { address: 0, slotCount: 0 }),
     (error) => isWeighbridgeError(error, "BAD_ARGUMENT"),
   );
+});
+
+test("each of the first numbers is found where it stands, in either kind of list", () => {
+  for (const ascending of [Int32Array.of(-5, 0, 3, 9, 1, 1), Float64Array.of(-5, 0, 3, 2 ** 40, 1, 1)])
+    for (let place = 0; place < 4; place++) assert.equal(ascendingIndex(ascending, 4, ascending[place]!), place);
+});
+
+test("of one number the place is 0", () => {
+  assert.equal(ascendingIndex(Int32Array.of(7), 1, 7), 0);
 });

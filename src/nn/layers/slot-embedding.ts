@@ -7,8 +7,7 @@
 //   SlotEmbedding.S2. Gradients are in the order of `touchedSlots`, which ascend, each once. Equal slots are added in
 //       the order of the batch.
 
-import { ascendingIndex } from "../../base/ascending-index.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import { Activations, checkActivations } from "../activations.ts";
 import { checkCount } from "../layer.ts";
 import type { FloatSpan, Workspace } from "../workspace.ts";
@@ -55,7 +54,7 @@ export class SlotEmbedding {
   forward(slots: Int32Array, rows: SlotRows): Activations {
     const { idsPerSample, width, name } = this.#options;
     if (slots.length % idsPerSample !== 0) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `${name}: ${slots.length} ids are no multiple of ${idsPerSample}, the ids per sample`);
+      throw badArgument(`${name}: ${slots.length} ids are no multiple of ${idsPerSample}, the ids per sample`);
     }
     this.output.sampleCount = slots.length / idsPerSample;
     this.#slots.values.set(slots);
@@ -108,4 +107,16 @@ export class SlotEmbedding {
     const { sampleCount } = this.output;
     return combine === "sum" ? { bagCount: sampleCount, bagSize: idsPerSample } : { bagCount: sampleCount * idsPerSample, bagSize: 1 };
   }
+}
+
+/** The index of `value` among the first `count`, which ascend and have it. */
+export function ascendingIndex(ascending: Int32Array | Float64Array, count: number, value: number): number {
+  let low = 0;
+  let high = count - 1;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (ascending[middle]! < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }

@@ -1,7 +1,7 @@
 // binary-cross-entropy — the mean of -log p for targets 1 and -log(1 - p) for targets 0, p = sigmoid(logit), and its
 // gradient. It takes logits, not probabilities: so nothing overflows, and the gradient is p - target.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations } from "../activations.ts";
 import { checkCount } from "../layer.ts";
@@ -39,7 +39,7 @@ export class BinaryCrossEntropy {
     checkActivations("binary cross-entropy", logits, gradient.shape, gradient.sampleCountMax);
     const { sampleCount } = logits;
     checkTargets(targets, sampleCount);
-    if (!(divisor > 0)) throw new WeighbridgeError("BAD_ARGUMENT", `binary cross-entropy: a divisor is above 0, not ${divisor}`);
+    if (!(divisor > 0)) throw badArgument(`binary cross-entropy: a divisor is above 0, not ${divisor}`);
     gradient.sampleCount = sampleCount;
     probabilities.sampleCount = sampleCount;
     this.#workspace.kernels.sigmoid(logits.address, sampleCount, probabilities.address);
@@ -55,11 +55,11 @@ export class BinaryCrossEntropy {
 
 function checkTargets(targets: ArrayLike<number>, sampleCount: number): void {
   if (targets.length !== sampleCount) {
-    throw new WeighbridgeError("BAD_ARGUMENT", `binary cross-entropy: expected ${sampleCount} targets, got ${targets.length}`);
+    throw badArgument(`binary cross-entropy: expected ${sampleCount} targets, got ${targets.length}`);
   }
   for (let i = 0; i < sampleCount; i++) {
     if (!(targets[i]! >= 0 && targets[i]! <= 1)) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `binary cross-entropy: the target of sample ${i} is ${targets[i]}, expected 0 to 1`);
+      throw badArgument(`binary cross-entropy: the target of sample ${i} is ${targets[i]}, expected 0 to 1`);
     }
   }
 }

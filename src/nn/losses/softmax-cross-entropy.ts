@@ -1,7 +1,7 @@
 // softmax-cross-entropy — the mean of -log softmax(logits)[label], and its gradient. The gradient comes from a kernel
 // and has the same bits on every machine; the loss itself is for people to read, in f64 with Math.log.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations } from "../activations.ts";
 import { checkCount } from "../layer.ts";
@@ -45,7 +45,7 @@ export class SoftmaxCrossEntropy {
     checkActivations("softmax", logits, gradient.shape, gradient.sampleCountMax);
     const { sampleCount } = logits;
     checkLabels(labels, sampleCount, this.#classCount);
-    if (!(divisor > 0)) throw new WeighbridgeError("BAD_ARGUMENT", `softmax: a divisor is above 0, not ${divisor}`);
+    if (!(divisor > 0)) throw badArgument(`softmax: a divisor is above 0, not ${divisor}`);
     gradient.sampleCount = sampleCount;
     this.#labels.values.set(labels);
     this.#workspace.kernels.softmaxGradient(
@@ -69,12 +69,12 @@ export class SoftmaxCrossEntropy {
 
 function checkLabels(labels: ArrayLike<number>, sampleCount: number, classCount: number): void {
   if (labels.length !== sampleCount) {
-    throw new WeighbridgeError("BAD_ARGUMENT", `softmax: expected ${sampleCount} labels, one for each sample, got ${labels.length}`);
+    throw badArgument(`softmax: expected ${sampleCount} labels, one for each sample, got ${labels.length}`);
   }
   for (let i = 0; i < sampleCount; i++) {
     const label = labels[i]!;
     if (!(Number.isInteger(label) && label >= 0 && label < classCount)) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `softmax: the label of sample ${i} is ${label}, expected 0 to ${classCount - 1}`);
+      throw badArgument(`softmax: the label of sample ${i} is ${label}, expected 0 to ${classCount - 1}`);
     }
   }
 }

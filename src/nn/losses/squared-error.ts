@@ -1,6 +1,6 @@
 // squared-error — the mean of (output - target)², and its gradient, for ratings and other numbers.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations } from "../activations.ts";
 import { checkCount } from "../layer.ts";
@@ -29,15 +29,15 @@ export class SquaredError {
     checkActivations("squared error", outputs, gradient.shape, gradient.sampleCountMax);
     const { sampleCount } = outputs;
     if (targets.length !== sampleCount) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `squared error: expected ${sampleCount} targets, got ${targets.length}`);
+      throw badArgument(`squared error: expected ${sampleCount} targets, got ${targets.length}`);
     }
-    if (!(divisor > 0)) throw new WeighbridgeError("BAD_ARGUMENT", `squared error: a divisor is above 0, not ${divisor}`);
+    if (!(divisor > 0)) throw badArgument(`squared error: a divisor is above 0, not ${divisor}`);
     gradient.sampleCount = sampleCount;
     let loss = 0;
     for (let i = 0; i < sampleCount; i++) {
       const error = outputs.values[i]! - targets[i]!;
       if (!Number.isFinite(targets[i]!)) {
-        throw new WeighbridgeError("BAD_ARGUMENT", `squared error: the target of sample ${i} is ${targets[i]}, expected a number`);
+        throw badArgument(`squared error: the target of sample ${i} is ${targets[i]}, expected a number`);
       }
       gradient.values[i] = (2 * error) / divisor;
       loss += error * error;

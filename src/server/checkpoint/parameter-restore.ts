@@ -11,7 +11,7 @@
 //   ParameterRestore.R5. A plug-in converts what another version of it wrote before it is used; columns that the other
 //       version lacked begin as those of new rows.
 
-import { bytesOf } from "../../base/bytes-of.ts";
+import { bytesOf } from "../../base/bytes.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { fillElements, type RowArray } from "../../kernel/row-element.ts";
 import type { SavedColumns } from "../../store/row-types/ps-row-type.ts";

@@ -11,10 +11,10 @@
 //       memory until `close`.
 
 import { allEnded } from "../../base/all-ended.ts";
-import { bytesOf } from "../../base/bytes-of.ts";
+import { bytesOf } from "../../base/bytes.ts";
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { BlockSnapshot } from "../../store/block-span.ts";
-import { encodeStaleness } from "../../store/consistency-json.ts";
+import { encodeStaleness } from "../../store/parameter-spec.ts";
 import { isSaved, ROW_STEPS_COLUMN, STEP_COLUMN, slotSpans, storedColumns } from "../../store/snapshot/describe-parameter.ts";
 import { type ParameterRecord, VALUES_COLUMN } from "../../store/snapshot/parameter-record.ts";
 import type { ShardSink } from "../../store/snapshot/snapshot-files.ts";

@@ -11,14 +11,13 @@
 import type { Clock } from "../../base/clock.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { ClusterNode } from "../../cluster/cluster-node.ts";
-import { partsFetch } from "../../contracts/parts.ts";
+import { partsFetch } from "../../contracts/between-servers.ts";
 import { PART_COUNT } from "../../keys/part.ts";
 import { idOf } from "../../wire/node-id.ts";
 import type { Parameters } from "../parameters/parameters.ts";
-import { PartState } from "../parameters/part-state.ts";
+import { loadMember, PartState } from "../parameters/part-state.ts";
 import type { WorkerGroups } from "../parameters/worker-groups.ts";
 import { unpack } from "../replication/packed-body.ts";
-import { loadMember } from "./member-state.ts";
 import type { DepartedParts } from "./parts-departure.ts";
 
 /** A source may hear of the placement a moment later. */

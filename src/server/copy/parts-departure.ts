@@ -16,9 +16,8 @@ import type { SspGroupImage } from "../../consistency/ssp-group.ts";
 import { PART_COUNT, partOf } from "../../keys/part.ts";
 import type { Ownership } from "../ownership.ts";
 import type { Parameters } from "../parameters/parameters.ts";
-import { bytesOfPage, type PartPage, PartState } from "../parameters/part-state.ts";
+import { bytesOfPage, type MemberImage, type PartPage, PartState, saveMember } from "../parameters/part-state.ts";
 import type { WorkerGroups } from "../parameters/worker-groups.ts";
-import { type MemberImage, saveMember } from "./member-state.ts";
 
 const LOW = 0xffff_ffffn;
 /** Of one answer: all that a server gets in a step, as a rule (PlacementMoves.M2). */

@@ -8,7 +8,7 @@ import { ParameterStage } from "../../testing/parameter-stage.ts";
 import { KeySender } from "../../wire/codecs/key-sender.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
 import type { FieldValues } from "../../wire/function-schema.ts";
-import type { ServedFunction } from "../served-function.ts";
+import type { ServedFunction } from "../server-context.ts";
 import { BUILT_IN_FUNCTIONS } from "./built-in-functions.ts";
 
 const BLOCKS = 8;

@@ -4,34 +4,25 @@
 import { guestError } from "../../consistency/worker-incarnations.ts";
 import { isGuest } from "../../wire/node-id.ts";
 import { TENSOR_HANDLERS } from "../parameters/tensor-requests.ts";
-import type { ServedFunction } from "../served-function.ts";
+import type { ServedFunction } from "../server-context.ts";
+import { DATA_HANDLERS, GROUP_HANDLERS } from "./beside-parameters.ts";
+import { SERVER_HANDLERS } from "./between-servers.ts";
 import { CACHED_ROW_HANDLERS } from "./cached-rows.ts";
 import { CHECKPOINT_HANDLERS } from "./checkpoints.ts";
-import { CLOCK_HANDLERS } from "./clocks.ts";
-import { DATA_HANDLERS } from "./data.ts";
-import { GROUP_HANDLERS } from "./groups.ts";
 import { PARAMETER_HANDLERS } from "./parameters.ts";
-import { PART_HANDLERS } from "./parts.ts";
-import { RAW_ROW_HANDLERS } from "./raw-rows.ts";
-import { REPLICATION_HANDLERS } from "./replication.ts";
+import { RAW_VALUE_HANDLERS } from "./raw-values.ts";
 import { ROW_HANDLERS } from "./rows.ts";
-import { SCALING_HANDLERS } from "./scaling.ts";
-import { SET_VALUE_HANDLERS } from "./set-values.ts";
 import { TABLE_ROW_HANDLERS } from "./table-rows.ts";
 
 export const BUILT_IN_FUNCTIONS: readonly ServedFunction[] = [
   ...CACHED_ROW_HANDLERS,
   ...CHECKPOINT_HANDLERS,
-  ...CLOCK_HANDLERS,
   ...DATA_HANDLERS,
   ...GROUP_HANDLERS.map((fn) => workersOnly(fn, "is in no group of workers")),
   ...PARAMETER_HANDLERS,
-  ...PART_HANDLERS,
-  ...RAW_ROW_HANDLERS,
-  ...REPLICATION_HANDLERS,
+  ...RAW_VALUE_HANDLERS,
   ...ROW_HANDLERS,
-  ...SCALING_HANDLERS,
-  ...SET_VALUE_HANDLERS,
+  ...SERVER_HANDLERS,
   ...TABLE_ROW_HANDLERS.map((fn) => workersOnly(fn, "does not share tables with workers")),
   ...TENSOR_HANDLERS,
 ];

@@ -3,8 +3,7 @@
 import { cachePush, cachePushSync, cacheSync, type FreshRows, type RowsSync } from "../../contracts/cached-rows.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
 import type { RowsPush } from "../parameters/table-parameter.ts";
-import { type ServedFunction, serve } from "../served-function.ts";
-import type { ServerContext } from "../server-context.ts";
+import { type ServedFunction, type ServerContext, serve } from "../server-context.ts";
 
 export const CACHED_ROW_HANDLERS: readonly ServedFunction[] = [
   serve(cachePush, {

@@ -1,20 +1,20 @@
 // checkpoints — the functions of a server's checkpoint service (contracts/checkpoints.ts), for workers and, relayed by
-// the scheduler, for callers that are not nodes (contracts/relay.ts).
+// the scheduler, for callers that are not nodes (contracts/tools.ts).
 //
 // Invariants:
 //   CheckpointHandlers.K1. Each caller is an owner of its own. One that is gone owns nothing: the roster reports
 //       workers, the scheduler other callers.
 
-import { WeighbridgeError } from "../../base/errors.ts";
-import { joinBytes } from "../../base/join-bytes.ts";
+import { joinBytes } from "../../base/bytes.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import * as checkpoints from "../../contracts/checkpoints.ts";
 import type { Contract } from "../../contracts/contract.ts";
-import { relayCall, relayGone } from "../../contracts/relay.ts";
+import { relayCall, relayGone } from "../../contracts/tools.ts";
 import type { Fields, FieldValues } from "../../wire/function-schema.ts";
 import { nameOf, SCHEDULER_ID } from "../../wire/node-id.ts";
 import { type CheckpointService, ownerName } from "../checkpoint/checkpoint-service.ts";
-import { type ServedFunction, serve } from "../served-function.ts";
+import { type ServedFunction, serve } from "../server-context.ts";
 
 /** A function of the service, for every caller. */
 type Operation<Q extends Fields = Fields, R extends Fields = Fields> = {
@@ -78,7 +78,7 @@ function relayedOperation(name: string, signature: number): Operation {
 }
 
 function requireScheduler({ worker }: WorkerIncarnation, name: string): void {
-  if (worker !== SCHEDULER_ID) throw new WeighbridgeError("BAD_REQUEST", `${name} comes from the scheduler, not from ${nameOf(worker)}`);
+  if (worker !== SCHEDULER_ID) throw badRequest(`${name} comes from the scheduler, not from ${nameOf(worker)}`);
 }
 
 function relayedName(caller: string): string {

@@ -1,10 +1,13 @@
-// parameters — serves what makes, changes, lists and clears the parameters of this server (contracts/parameters.ts).
+// parameters — serves what makes, changes, lists and clears the parameters of this server (contracts/parameters.ts),
+// and what workers report of the iterations that their consistency goes by (contracts/clocks.ts).
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest } from "../../base/errors.ts";
+import { checkColumns, endClock } from "../../consistency/update-rounds.ts";
+import { clockAdvance, clockJoin } from "../../contracts/clocks.ts";
 import { parameterClear, parameterConfigure, parameterCreate, parameterState } from "../../contracts/parameters.ts";
-import { decodeMode } from "../../store/consistency-shape.ts";
+import { decodeMode } from "../../store/training-state.ts";
 import { decodeSettings } from "../parameters/hosted-parameter.ts";
-import { type ServedFunction, serve } from "../served-function.ts";
+import { type ServedFunction, serve } from "../server-context.ts";
 
 export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
   serve(parameterCreate, {
@@ -31,10 +34,25 @@ export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
       const parameter = parameters.get(number);
       const decoded = settings === "" ? undefined : decodeSettings(settings);
       const mode = consistency === "" ? undefined : decodeMode(consistency);
-      if (mode !== undefined && turn === 0) throw new WeighbridgeError("BAD_REQUEST", "a change of a consistency has a turn from 1 up");
+      if (mode !== undefined && turn === 0) throw badRequest("a change of a consistency has a turn from 1 up");
       const from = mode === undefined ? 0 : parameter.change({ mode, clock, turn, worker: holder.worker });
       if (decoded !== undefined) parameter.configure(decoded);
       return { clock: from };
     },
   }),
+  serve(clockJoin, {
+    handler: ({ parameters, holder }, numbers) => {
+      checkColumns(numbers.parameters.length, numbers.numbers.length);
+      // Copies: the frame is gone when a restore is over.
+      const known = { parameters: numbers.parameters.slice(), numbers: numbers.numbers.slice() };
+      const { pacer } = parameters;
+      const join = (): { readonly clock: number; readonly lost: Uint32Array } => {
+        const clock = pacer.join(holder, known);
+        return { clock, lost: Uint32Array.from(pacer.takeLost(holder)) };
+      };
+      const restored = parameters.whenRestored();
+      return restored === undefined ? join() : restored.then(join);
+    },
+  }),
+  serve(clockAdvance, { handler: endClock }),
 ];

@@ -7,8 +7,7 @@
 import { rowsPull, rowsPush, rowsPushPull } from "../../contracts/rows.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
 import type { TableParameter } from "../parameters/table-parameter.ts";
-import { answerOfApplied, type ServedFunction, serve } from "../served-function.ts";
-import type { ServerContext } from "../server-context.ts";
+import { answerOfApplied, type ServedFunction, type ServerContext, serve } from "../server-context.ts";
 
 type Values = { readonly values: ArrayBufferView };
 

@@ -7,14 +7,13 @@
 //       named here, and a packed link changes no bit.
 //   TableRowHandlers.H3. The clock of an answer is that of the moment at which its rows were read.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, type WeighbridgeError } from "../../base/errors.ts";
 import { tableRead, tableUpdate } from "../../contracts/tables.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
 import type { Ownership } from "../ownership.ts";
 import { keepKeys, roomFor } from "../parameters/call-memory.ts";
 import type { TableParameter } from "../parameters/table-parameter.ts";
-import { type ServedFunction, serve } from "../served-function.ts";
-import type { ServerContext } from "../server-context.ts";
+import { type ServedFunction, type ServerContext, serve } from "../server-context.ts";
 import { RowSubscriptions } from "./row-subscriptions.ts";
 
 const WORD_BYTES = 4;
@@ -56,7 +55,7 @@ function spread(table: TableParameter, { keys, counts, columns, updates }: Chang
   const scale = table.elementWords;
   if (counts.length === 0 && columns.length === 0) return updates; // whole rows; `push` looks at the length
   if (counts.length !== keys.length || updates.length !== columns.length * scale)
-    throw new WeighbridgeError("BAD_REQUEST", `what changes of rows of ${spec.name} has columns of different lengths`);
+    throw badRequest(`what changes of rows of ${spec.name} has columns of different lengths`);
   const address = roomFor(arena, keys.length * words * WORD_BYTES, call);
   host.kernels.zero(address, keys.length * words * WORD_BYTES);
   const from = new Uint32Array(updates.buffer, updates.byteOffset, updates.length); // bit by bit
@@ -76,10 +75,7 @@ function spread(table: TableParameter, { keys, counts, columns, updates }: Chang
 }
 
 function noElement({ spec }: TableParameter, column: number): WeighbridgeError {
-  return new WeighbridgeError(
-    "BAD_REQUEST",
-    `rows of ${spec.name} have no element ${column}, or the counts of their changes do not add up`,
-  );
+  return badRequest(`rows of ${spec.name} have no element ${column}, or the counts of their changes do not add up`);
 }
 
 /** H3 */

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { joinBytes } from "../../base/join-bytes.ts";
+import { joinBytes } from "../../base/bytes.ts";
 import { Arena } from "../../kernel/arena.ts";
 import { SumStore } from "../../store/sums/sum-store.ts";
 import { simdSumHost } from "../../testing/store-stage.ts";

@@ -10,9 +10,8 @@
 //       refused.
 //   WholeRequests.Q5. Served requests are valid: keys ascend, and there are as many values as widths or lens say.
 
-import { bytesOf } from "../../base/bytes-of.ts";
-import { badRequest, WeighbridgeError } from "../../base/errors.ts";
-import { joinBytes } from "../../base/join-bytes.ts";
+import { bytesOf, joinBytes } from "../../base/bytes.ts";
+import { badArgument, badRequest, WeighbridgeError } from "../../base/errors.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
 import { elementArrayOf, elementTypeOf } from "../../kernel/elements.ts";
 import { requireKeys } from "../../keys/key-list.ts";
@@ -21,8 +20,7 @@ import { Answer, answerFrames, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { PartialRequests } from "../../peer/partial-requests.ts";
 import type { FrameHeader, RequestLabel } from "../../wire/frame.ts";
-import { KvAssembly } from "../../wire/kv-assembly.ts";
-import { checkKvFrame, dtypeOfFlags, KvFlag, LEN_BYTES, problemWithLens, type Values } from "../../wire/kv-message.ts";
+import { checkKvFrame, dtypeOfFlags, KvAssembly, KvFlag, LEN_BYTES, problemWithLens, type Values } from "../../wire/kv-message.ts";
 
 export type WholeKvRequest = {
   readonly channel: Channel;
@@ -150,7 +148,7 @@ function checkAnswer(request: WholeKvRequest, values: Values | undefined, lens: 
   const actual = values?.constructor.name ?? "nothing";
   const requested = request.values.constructor.name;
   if (values === undefined || elementTypeOf(values) !== elementTypeOf(request.values))
-    throw new WeighbridgeError("BAD_ARGUMENT", `a pull of ${requested} values is answered with ${requested}, not with ${actual}`);
+    throw badArgument(`a pull of ${requested} values is answered with ${requested}, not with ${actual}`);
   const problem = lens === undefined ? undefined : problemWithLens(lens, request.keys.length, values.length);
   if (problem !== undefined) throw new WeighbridgeError("VALUE_LENGTH", problem);
 }

@@ -8,7 +8,7 @@
 // Invariants:
 //   FreshRows.F1. Memory is allocated before anything is read or pushed: reading cannot fail.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest } from "../../base/errors.ts";
 import type { FreshRows, RowsSync } from "../../contracts/cached-rows.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
@@ -33,7 +33,7 @@ export function freshRoom(
   const { length: keyCount } = keys;
   if (versions.length + keptCount > keyCount) {
     const requested = `${versions.length} known and ${keptCount} kept rows`;
-    throw new WeighbridgeError("BAD_REQUEST", `${requested} among ${keyCount} keys of ${name}`);
+    throw badRequest(`${requested} among ${keyCount} keys of ${name}`);
   }
   const indexesOut = roomFor(arena, keyCount * (2 * INDEX_BYTES + width * FLOAT_BYTES), memory);
   const versionsOut = indexesOut + keyCount * INDEX_BYTES;

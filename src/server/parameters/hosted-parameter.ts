@@ -12,14 +12,13 @@
 //       lowest clock, so that a change of the consistency holds for it as for the slowest worker. Values that it sets,
 //       or begins with, are too.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange, ConsistencyPhases } from "../../consistency/consistency-phases.ts";
 import type { StalenessController } from "../../consistency/staleness-controller.ts";
 import { guestError, type WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
-import { checkChange } from "../../store/consistency-json.ts";
 import type { Initializer } from "../../store/initializers/initializer.ts";
-import type { ParameterSpec } from "../../store/parameter-spec.ts";
+import { checkChange, type ParameterSpec } from "../../store/parameter-spec.ts";
 import type { TrainingState } from "../../store/training-state.ts";
 import { type ResolvedSchedule, resolveSchedule } from "../../store/updaters/learning-rate-schedule.ts";
 import { mergeOf } from "../../store/updaters/optimizer-spec.ts";
@@ -32,7 +31,7 @@ import type { CallMemory } from "./call-memory.ts";
 import type { ParameterHost, ParameterIds } from "./parameter-host.ts";
 import { ParameterLink } from "./parameter-link.ts";
 import { ParameterPace, type Reading } from "./parameter-pace.ts";
-import type { TakenImage } from "./taken-updates.ts";
+import type { TakenImage } from "./table-workers.ts";
 
 /** A push to a parameter, by its number among those of its worker. */
 type NumberedPush = { readonly holder: WorkerIncarnation; readonly clock: number; readonly pushNumber: number };
@@ -178,7 +177,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
   protected valuesIn(payload: ArrayBufferView, shapeOf: () => ValueShape, memory: CallMemory): Float32Array {
     if (this.link !== undefined) return this.link.decoded(payload, shapeOf(), memory);
     if (payload instanceof Float32Array) return payload;
-    throw new WeighbridgeError("BAD_REQUEST", `${payload.byteLength} bytes of values came for ${this.spec.name}, which are no whole f32`);
+    throw badRequest(`${payload.byteLength} bytes of values came for ${this.spec.name}, which are no whole f32`);
   }
 
   whenFresh<T>(reading: Reading, read: () => T): T | Promise<T> {
@@ -313,10 +312,10 @@ export function decodeSettings(json: string): DecodedSettings {
   }
   const { learningRate, schedule, staleness } = value;
   if (learningRate !== undefined && !(typeof learningRate === "number" && Number.isFinite(learningRate))) {
-    throw new WeighbridgeError("BAD_REQUEST", `a learning rate is a number, not ${JSON.stringify(learningRate)}`);
+    throw badRequest(`a learning rate is a number, not ${JSON.stringify(learningRate)}`);
   }
   if (staleness !== undefined && staleness !== "any" && !(Number.isSafeInteger(staleness) && (staleness as number) >= 0)) {
-    throw new WeighbridgeError("BAD_REQUEST", `a staleness is a whole number of clocks, not ${JSON.stringify(staleness)}`);
+    throw badRequest(`a staleness is a whole number of clocks, not ${JSON.stringify(staleness)}`);
   }
   return {
     learningRate: learningRate as number | undefined,

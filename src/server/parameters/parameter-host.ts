@@ -1,7 +1,7 @@
 // parameter-host — what the parameters of a server share: its memory and kernels, and the pace of the job.
 
 import type { Clock } from "../../base/clock.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import { type Log, SILENT_LOG } from "../../base/log.ts";
 import type { PushCounter } from "../../consistency/push-counts.ts";
 import type { Arena } from "../../kernel/arena.ts";
@@ -179,12 +179,9 @@ export function checkScale(scale: number, spec: ParameterSpec): void {
   if (!Number.isFinite(scale))
     throw new WeighbridgeError("NOT_FINITE", `a gradient for ${name} came with the scale ${scale}: expected a finite number`);
   if (scale !== 1 && spec.kind === "table" && spec.rowType !== undefined)
-    throw new WeighbridgeError(
-      "BAD_REQUEST",
-      `updates of ${name} came with the scale ${scale}: rows of ${rowTypeName(spec)} take them as they are`,
-    );
+    throw badRequest(`updates of ${name} came with the scale ${scale}: rows of ${rowTypeName(spec)} take them as they are`);
   if (scale !== 1 && takesValues(optimizer))
-    throw new WeighbridgeError("BAD_REQUEST", `values for ${name} came with the scale ${scale}: ${optimizer.type} takes them as they are`);
+    throw badRequest(`values for ${name} came with the scale ${scale}: ${optimizer.type} takes them as they are`);
 }
 
 /** Throws UNSUPPORTED for an optimizer that computes values anew, whatever they were. */

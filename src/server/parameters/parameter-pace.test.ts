@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parameterConfigure, parameterState } from "../../contracts/parameters.ts";
-import { rawRowsClaim } from "../../contracts/raw-rows.ts";
+import { rawRowsClaim } from "../../contracts/raw-values.ts";
 import { rowsPull, rowsPush } from "../../contracts/rows.ts";
 import { tensorPull, tensorPush } from "../../contracts/tensors.ts";
 import { ALL_ROWS, floatsOf, ParameterStage, type StageSpec } from "../../testing/parameter-stage.ts";

@@ -13,7 +13,7 @@
 //       did not reach this server.
 
 import { Deferred } from "../../base/deferred.ts";
-import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { decodeParameterSpec, type ParameterSpec, specDifferences } from "../../store/parameter-spec.ts";
 import type { LoadedPlugIn } from "../../store/plug-ins.ts";
 import type { CatalogueEntry, ParameterNumber } from "../../wire/catalogue.ts";
@@ -144,7 +144,7 @@ export class Parameters {
     this.#checkOpen();
     const spec = decodeParameterSpec(json);
     const { number, edition } = numbered;
-    if (number === 0 || edition === 0) throw new WeighbridgeError("BAD_REQUEST", `${spec.name} came without a number or an edition`);
+    if (number === 0 || edition === 0) throw badRequest(`${spec.name} came without a number or an edition`);
     this.#checkNumber(spec.name, number);
     const named = this.#named.get(number);
     if (named !== undefined && edition < named.edition)

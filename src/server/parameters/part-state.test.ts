@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
-import { dataPull, dataPush } from "../../contracts/data.ts";
+import { dataPull, dataPush } from "../../contracts/beside-parameters.ts";
 import { rowsPull, rowsPush } from "../../contracts/rows.ts";
 import { tensorPull, tensorPush } from "../../contracts/tensors.ts";
 import { PART_COUNT, partOf } from "../../keys/part.ts";

@@ -3,7 +3,8 @@
 // to the part meanwhile, or send changes again.
 //
 // Clocks of workers, numbers of pushes (with lazyAdam's steps), learning rates and consistency belong to the server,
-// not to a part: servers learn them from workers and through the functions of parameters.
+// not to a part: servers learn them from workers and through the functions of parameters, and one that comes into the
+// placement from the others (MemberImage).
 //
 // Invariants:
 //   PartState.P1. A loaded part equals the saved one, bit for bit, with the optimizer's slots, step counts and
@@ -12,12 +13,14 @@
 //       rows or its block, and counts once.
 //   PartState.P3. A page that finds no room is refused, and may be loaded again; rows and blocks are as they were.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { BlockImage } from "../../store/block-span.ts";
 import type { PulledImages } from "../../store/pulled-rows.ts";
 import type { SumImages } from "../../store/sums/sum-requests.ts";
 import type { RowImages } from "../../store/table-requests.ts";
+import type { CatalogueEntry } from "../../wire/catalogue.ts";
+import type { ParameterImage } from "./hosted-parameter.ts";
 import type { Parameters } from "./parameters.ts";
 import type { RowContributionImage } from "./row-contribution.ts";
 import { TableParameter } from "./table-parameter.ts";
@@ -55,7 +58,7 @@ export class PartState {
         throw new WeighbridgeError("UNKNOWN_PARAMETER", `a page of ${JSON.stringify(page.parameter)}, which this server does not have`);
       const isOfTable = page.kind !== "block" && page.kind !== "openBlock";
       if (isOfTable !== parameter instanceof TableParameter)
-        throw new WeighbridgeError("BAD_REQUEST", `a page with ${page.kind} of ${page.parameter}, which is a ${parameter.spec.kind}`);
+        throw badRequest(`a page with ${page.kind} of ${page.parameter}, which is a ${parameter.spec.kind}`);
       if (parameter instanceof TableParameter) {
         if (page.kind !== "block" && page.kind !== "openBlock") parameter.loadPage(page);
       } else if (page.kind === "block" || page.kind === "openBlock") parameter.loadPage(page);
@@ -114,4 +117,35 @@ export function bytesOfPage(page: PartPage): number {
     case "openBlock":
       return page.image.gradients.byteLength;
   }
+}
+
+/**
+ * What is a server's and not a part's, for one that comes into the placement: clocks of workers and counts of pushes,
+ * the catalogue, and of each parameter its rate, its phases and its claim. All servers of a placement are alike in it
+ * when it changes (PlacementChanges.C1, C4).
+ */
+export type MemberImage = {
+  readonly pacer: ReturnType<Parameters["pacer"]["save"]>;
+  readonly catalogue: readonly CatalogueEntry[];
+  readonly parameters: readonly ParameterImage[];
+};
+
+export function saveMember(parameters: Parameters): MemberImage {
+  return {
+    pacer: { ...parameters.pacer.save(), lost: [] }, // the servers that were there tell a worker that lost something
+    catalogue: [...parameters.entries()],
+    parameters: parameters.all.map((parameter) => parameter.save()),
+  };
+}
+
+/**
+ * Replaces what was here. Handles of workers go on with what comes, as after a restore. Which updates of theirs this
+ * server has taken is its own, of the time when it was in a placement before (TakenUpdates.U1). Throws ARENA_FULL.
+ */
+export function loadMember(parameters: Parameters, { pacer, catalogue, parameters: images }: MemberImage): void {
+  const taken = new Map(parameters.all.map((parameter) => [parameter.number, parameter.save().taken]));
+  parameters.clearAll();
+  parameters.pacer.load(pacer);
+  parameters.adopt(catalogue);
+  for (const image of images) parameters.get(image.number).load({ ...image, isRestored: true, taken: taken.get(image.number) ?? [] });
 }

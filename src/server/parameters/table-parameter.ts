@@ -8,7 +8,7 @@
 //       (row-contribution.ts).
 //   TableParameter.T4. Raw rows are written under the newest claim only (RowClaims.K1).
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import type { ConsistencyChange } from "../../consistency/consistency-phases.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { FreshRows, RowsSync } from "../../contracts/cached-rows.ts";
@@ -17,8 +17,7 @@ import type { MergeNumber, RowJoin } from "../../kernel/duplicate-kernels.ts";
 import { CURSOR_BYTES, LIST_ROWS_MAX } from "../../kernel/kernels.ts";
 import { elementsAt, floatsOf, ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
 import { firstKeyFrom } from "../../keys/key-range.ts";
-import { checkChange } from "../../store/consistency-json.ts";
-import type { TableSpec } from "../../store/parameter-spec.ts";
+import { checkChange, type TableSpec } from "../../store/parameter-spec.ts";
 import { elementOf, rowElements, rowTypeName, rowWords } from "../../store/row-types/row-type-spec.ts";
 import type { KeyList, KeyOwners } from "../../store/table-requests.ts";
 import type { TableStore } from "../../store/table-store.ts";
@@ -30,11 +29,10 @@ import { type FreshRoom, freshRoom, readFresh } from "./fresh-rows.ts";
 import { HostedParameter, type ParameterImage } from "./hosted-parameter.ts";
 import { checkScale, checkSettable, greatestIn, type ParameterHost, type ParameterIds } from "./parameter-host.ts";
 import type { TablePage } from "./part-state.ts";
-import { RowClaims } from "./row-claims.ts";
 import type { RowsRound } from "./row-contribution.ts";
 import { type RowEncode, rowEncode } from "./row-encode.ts";
 import { TableRounds } from "./table-rounds.ts";
-import { TakenUpdates } from "./taken-updates.ts";
+import { RowClaims, TakenUpdates } from "./table-workers.ts";
 
 const FLOAT_BYTES = 4;
 const INDEX_BYTES = 4;
@@ -179,7 +177,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
   keysIn(payload: ArrayBufferView, holder: WorkerIncarnation, memory: CallMemory): BigUint64Array {
     if (this.link !== undefined) return this.link.keys(payload, holder, this.words, memory);
     if (payload instanceof BigUint64Array) return payload;
-    throw new WeighbridgeError("BAD_REQUEST", `${payload.byteLength} bytes of keys came for ${this.spec.name}, which are no whole u64`);
+    throw badRequest(`${payload.byteLength} bytes of keys came for ${this.spec.name}, which are no whole u64`);
   }
 
   gradientsIn(payload: ArrayBufferView, rowCount: number, memory: CallMemory): Float32Array {

@@ -1,7 +1,7 @@
 // tensor-parameter — a dense tensor on a server as its functions see it: how its blocks start, are read, and move with
 // their parts. tensor-requests.ts has the pushes.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import type { TensorBlock } from "../../contracts/function-context.ts";
 import { partOf } from "../../keys/part.ts";
 import type { TensorSpec } from "../../store/parameter-spec.ts";
@@ -124,10 +124,7 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
   rowsShape(block: number, rows: Uint32Array): ValueShape {
     this.checkRows(block, rows);
     if (rows.length > 0 && rows.length <= this.store.shape.rowsPerBlock) return { rowCount: rows.length, width: this.store.shape.width };
-    throw new WeighbridgeError(
-      "BAD_REQUEST",
-      `${rows.length} rows of a block of ${this.spec.name}, which has ${this.store.shape.rowsPerBlock}`,
-    );
+    throw badRequest(`${rows.length} rows of a block of ${this.spec.name}, which has ${this.store.shape.rowsPerBlock}`);
   }
 
   /** All blocks that are here, and untouched ones that `owns` names, with their initial values. Throws ARENA_FULL. */

@@ -1,7 +1,7 @@
-// log-call — a head's LOG to its standby (contracts/replication.ts) as a call of one frame, and how the standby reads
-// and answers it. The bytes are those of the contract. With small requests a LOG goes out for every batch that was
-// read, so that what a call of any function allocates, for its fields, its promise and its response, would cost as much
-// as what it carries.
+// log-call — a head's LOG to its standby (contracts/between-servers.ts) as a call of one frame, and how the standby
+// reads and answers it. The bytes are those of the contract. With small requests a LOG goes out for every batch that
+// was read, so that what a call of any function allocates, for its fields, its promise and its response, would cost as
+// much as what it carries.
 //
 //   payload   0 f64 number of the first entry │ 8 u64 bytes of entries │ 16 entries (log-entry.ts)
 //   answer    0 f64 number of the last entry that the standby has
@@ -11,7 +11,7 @@
 
 import type { Clock } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
-import { replicaLog } from "../../contracts/replication.ts";
+import { replicaLog } from "../../contracts/between-servers.ts";
 import type { Call } from "../../peer/call.ts";
 import { CONTROL_PRIORITY, callFunction } from "../../peer/call-function.ts";
 import type { Channel } from "../../peer/channel.ts";

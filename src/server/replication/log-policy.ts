@@ -9,10 +9,10 @@
 //   refused    UNSUPPORTED, by name
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import { partialReducePartners, sspSync } from "../../contracts/beside-parameters.ts";
 import * as checkpoints from "../../contracts/checkpoints.ts";
 import type { Contract } from "../../contracts/contract.ts";
-import { partialReducePartners, sspSync } from "../../contracts/groups.ts";
-import { relayCall, relayGone } from "../../contracts/relay.ts";
+import { relayCall, relayGone } from "../../contracts/tools.ts";
 
 export type LogPolicy = "logged" | "repeated" | "recording" | "read" | "headOnly" | "refused";
 

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { WeighbridgeError } from "../../base/errors.ts";
-import { replicaLog } from "../../contracts/replication.ts";
+import { replicaLog } from "../../contracts/between-servers.ts";
 import type { Call } from "../../peer/call.ts";
 import type { Channel } from "../../peer/channel.ts";
 import { EncodedFrames, PagePool } from "../../peer/frame-batch.ts";

@@ -5,9 +5,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Arena } from "../../kernel/arena.ts";
-import { putKeys, putWords, readFloats } from "../../kernel/arena-lists.ts";
 import { SimdInitializerKernels } from "../../kernel/initializer-kernels.ts";
 import { QuantileTable } from "../../kernel/normal-quantiles.ts";
+import { putKeys, putWords, readFloats } from "../../testing/arena-lists.ts";
 import { Initializer, streamOf } from "./initializer.ts";
 import { type InitializerSpec, resolveInitializer } from "./initializer-spec.ts";
 

@@ -9,7 +9,7 @@ import { SparseRows, sparseElements } from "./sparse-rows.ts";
 
 type RowTypeOfEach = { readonly [E in RowElement]: PsRowType<E> };
 
-/** Numbers side by side, which add up: integers wrap around. Kernels add, join and update rows of f32, and do the same. */
+/** Numbers side by side, which add up; integers wrap around. Kernels do the same with rows of f32. */
 function numbers<E extends RowElement>(element: E): PsRowType<E> {
   return { kind: "rowType", name: element, version: 1, deterministic: true, element, elements: (dim) => dim, add: addRows, apply: addRows };
 }

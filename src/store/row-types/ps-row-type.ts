@@ -1,6 +1,6 @@
 // ps-row-type — a row type: how a row of a table is laid out, made, added to, encoded and decoded. f32, f64, i32 and
-// i64 are ours (built-in-row-types.ts); users write others, which workers import and servers load. Not what a gradient does
-// to a row: that is the updater's; `sum` and `assign` ask the row type.
+// i64 are ours (built-in-row-types.ts); users write others, which workers import and servers load. Not what a gradient
+// does to a row: that is the updater's; `sum` and `assign` ask the row type.
 //
 // A row, an update for it and what a pull carries of it have the same number of elements, so that rows of every type
 // travel, wait and are saved alike.
@@ -12,7 +12,7 @@
 //   RowType.R3. A row begins with what `make` says, or with what the parameter's initializer gives its key: nothing
 //       else decides it.
 
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue } from "../../base/errors.ts";
 import { ELEMENT_LIST, ELEMENT_NAMES, isRowElement, type RowArray, type RowElement, type RowSpans } from "../../kernel/row-element.ts";
 import { checkMembers, checkPlugIn, type PlugInIdentity } from "../plug-in-identity.ts";
 
@@ -65,7 +65,7 @@ export function psRowType<const E extends RowElement>(options: PsRowTypeOptions<
   checkPlugIn("a row type", options, OPTION_NAMES);
   const { name, element, elements = (dim) => dim, apply = options.add, ...rest } = options;
   checkMembers(name, options, MEMBERS, ["add"]);
-  if (OURS.test(name)) throw new WeighbridgeError("BAD_ARGUMENT", `a row type of one's own is not called ${name}: that is one of ours`);
+  if (OURS.test(name)) throw badArgument(`a row type of one's own is not called ${name}: that is one of ours`);
   checkElement(name, element);
   return { ...rest, kind: "rowType", name, element, elements, apply };
 }
@@ -73,7 +73,7 @@ export function psRowType<const E extends RowElement>(options: PsRowTypeOptions<
 /** Throws BAD_ARGUMENT, about `subject`, unless rows can be made of it. */
 export function checkElement<E extends RowElement>(subject: string, element: E): E {
   if (isRowElement(element)) return element;
-  throw new WeighbridgeError("BAD_ARGUMENT", `${subject}: element is one of ${ELEMENT_LIST}, not ${showValue(element)}`);
+  throw badArgument(`${subject}: element is one of ${ELEMENT_LIST}, not ${showValue(element)}`);
 }
 
 /** Rows of a parameter with what its updater keeps beside the values. */

@@ -1,11 +1,10 @@
 // row-type-spec — the row type of a table as its spec has it: the name of one of ours, or what a user's own says of
 // itself, so that every node knows how long a row is without loading it. Left out, rows are of f32.
 
-import { isWeighbridgeError, reasonAndSite, showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, isWeighbridgeError, reasonAndSite, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
 import { ELEMENT_NAMES, isRowElement, ROW_ELEMENTS, type RowElement, WORD_BYTES } from "../../kernel/row-element.ts";
 import { type Check, count, object, oneOf, shortText } from "../../wire/json-body.ts";
-import { isPsRowType } from "../described-plug-in.ts";
 import type { PsRowType } from "./ps-row-type.ts";
 
 /** A user's own, by what it says of itself for the table's dim. */
@@ -19,26 +18,25 @@ type Rows = { readonly width: number; readonly rowType?: RowTypeSpec | undefined
 const ROW_WORDS_MAX = 131_072;
 const NAME_LENGTH_MAX = 64;
 
+/** Whether something that a module exports, or a user hands over, is what psRowType made. */
+export function isPsRowType(value: unknown): value is PsRowType {
+  return typeof value === "object" && value !== null && "add" in value && "kind" in value && value.kind === "rowType";
+}
+
 /** Of an embedding's option. Throws BAD_ARGUMENT; HANDLER_FAILED where a user's row type throws. */
 export function rowTypeSpec(rowType: RowElement | PsRowType | undefined, dim: number, subject: string): RowTypeSpec | undefined {
   if (rowType === undefined || rowType === "f32") return undefined;
   if (isRowElement(rowType)) return rowType;
   if (isPsRowType(rowType)) return { ...identityOf(rowType), elements: sizedBy(rowType, dim, subject) };
   const expected = `one of ${ELEMENT_NAMES.join(", ")}, or what psRowType() made`;
-  throw new WeighbridgeError(
-    "BAD_ARGUMENT",
-    `${subject}: rowType is ${expected}, not ${showValue(rowType)}${didYouMean(rowType, ELEMENT_NAMES)}`,
-  );
+  throw badArgument(`${subject}: rowType is ${expected}, not ${showValue(rowType)}${didYouMean(rowType, ELEMENT_NAMES)}`);
 }
 
 /** How many elements a row has. Throws BAD_ARGUMENT for what is no number of elements. */
 export function elementsOf(rowType: PsRowType, dim: number, subject: string): number {
   const elements = rowType.elements(dim);
   if (Number.isSafeInteger(elements) && elements >= 1) return elements;
-  throw new WeighbridgeError(
-    "BAD_ARGUMENT",
-    `${subject}: ${rowType.name} says that a row has ${showValue(elements)} elements: a whole number from 1 up`,
-  );
+  throw badArgument(`${subject}: ${rowType.name} says that a row has ${showValue(elements)} elements: a whole number from 1 up`);
 }
 
 function sizedBy(rowType: PsRowType, dim: number, subject: string): number {
@@ -114,7 +112,7 @@ type CheckedTable = Rows & {
 /** What rows of other types than f32 cannot have. Throws BAD_ARGUMENT. */
 export function checkRowType(table: CheckedTable): void {
   const { name, rowType, optimizer, link, versions, reduce, initializer } = table;
-  const refuse = (what: string): WeighbridgeError => new WeighbridgeError("BAD_ARGUMENT", `${name}: ${what}`);
+  const refuse = (what: string): WeighbridgeError => badArgument(`${name}: ${what}`);
   if (!(rowWords(table) <= ROW_WORDS_MAX))
     throw refuse(`a row of ${rowElements(table)} × ${elementOf(table)} is longer than ${ROW_WORDS_MAX * WORD_BYTES} bytes`);
   if (versions && optimizer.type === "custom")

@@ -13,7 +13,7 @@
 //   SparseRows.S4. Entries stand in the order of their columns, or by weight: the greatest value first, of equal ones
 //       the lower column.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import { ROW_ELEMENTS, type RowArray, type RowElement, type RowNumber, rowNumber, WORD_BYTES } from "../../kernel/row-element.ts";
 import type { RowPlace } from "./column-updates.ts";
 
@@ -292,5 +292,5 @@ function rowFull(capacity: number): WeighbridgeError {
 }
 
 function malformed(what: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_REQUEST", `malformed sparse row: ${what}`);
+  return badRequest(`malformed sparse row: ${what}`);
 }

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Arena } from "../../kernel/arena.ts";
-import { putFloats, putKeys, readFloats } from "../../kernel/arena-lists.ts";
+import { putFloats, putKeys, readFloats } from "../../testing/arena-lists.ts";
 import { simdSumHost } from "../../testing/store-stage.ts";
 import { BLOCK_BYTES } from "./large-value.ts";
 import { SumStore } from "./sum-store.ts";

@@ -1,7 +1,7 @@
 // sum-batch — the keys and values of one request, cut into runs: consecutive keys of equal width, which one kernel call
 // serves. Free functions over the arena's words; nothing is allocated per key.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";
 
@@ -39,11 +39,11 @@ export function checkLengths(arena: Arena, lens: number, keyCount: number, value
   let zeroCount = 0;
   for (let i = 0; i < keyCount; i++) {
     const length = words[(lens >>> 2) + i]! | 0;
-    if (length < 0) throw new WeighbridgeError("BAD_REQUEST", `length ${i} is ${length}, which is negative`);
+    if (length < 0) throw badRequest(`length ${i} is ${length}, which is negative`);
     if (length === 0) zeroCount++;
     sum += length;
   }
-  if (sum !== valueCount) throw new WeighbridgeError("BAD_REQUEST", `the lengths add up to ${sum}, but ${valueCount} values came`);
+  if (sum !== valueCount) throw badRequest(`the lengths add up to ${sum}, but ${valueCount} values came`);
   return zeroCount;
 }
 

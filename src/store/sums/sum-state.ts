@@ -1,7 +1,7 @@
 // sum-state — the sums of a server as its state: frozen for a checkpoint, restored from one, and saved, put and dropped
 // with their part. SumStore adds to them and reads them.
 
-import { bytesOf } from "../../base/bytes-of.ts";
+import { bytesOf } from "../../base/bytes.ts";
 import { ElementType, elementBytesOf } from "../../kernel/elements.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";

@@ -10,7 +10,7 @@
 //   SumStore.V5. A freeze is the state of that moment, whatever is pushed meanwhile: tables report changes to it
 //       (RowTable), blocks are held.
 
-import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { ElementType, elementArrayOf, isElementType } from "../../kernel/elements.ts";
 import { DONE, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
 import { KEY_BYTES } from "../../keys/key-range.ts";
@@ -34,7 +34,7 @@ export class SumStore extends SumState {
   use(type: number): void {
     if (this.type === CLOSED)
       throw new WeighbridgeError("QUEUE_FULL", "this server is restoring a checkpoint: try again", { retryable: true });
-    if (!isElementType(type)) throw new WeighbridgeError("BAD_REQUEST", `there is no value type ${type}`);
+    if (!isElementType(type)) throw badRequest(`there is no value type ${type}`);
     if (type === this.type) return;
     if (this.keyCount > 0) throw otherType(this.tables.type, type);
     this.adopt(type);
@@ -52,7 +52,7 @@ export class SumStore extends SumState {
       if (keyCount >= LISTED_KEYS_MIN && this.#pushListed(push)) return;
       if (this.kernels.addRows(fast.table, keys, keyCount, values) === DONE) return;
     }
-    if (!(width >= 1)) throw new WeighbridgeError("BAD_REQUEST", `values are at least 1 element wide, not ${width}`);
+    if (!(width >= 1)) throw badRequest(`values are at least 1 element wide, not ${width}`);
     this.#pushBatch({ keys, keyCount, lens: 0, width, values });
   }
 
@@ -76,7 +76,7 @@ export class SumStore extends SumState {
     const { elementBytes } = this;
     const countDue = blockBytesOf(width * elementBytes, blockIndex) / elementBytes;
     if (elementCount !== countDue) {
-      throw new WeighbridgeError("BAD_REQUEST", `block ${blockIndex} of ${width} values has ${countDue} of them, not ${elementCount}`);
+      throw badRequest(`block ${blockIndex} of ${width} values has ${countDue} of them, not ${elementCount}`);
     }
     this.#withRoom(BLOCK_BYTES, () => {
       const value = this.tables.large(key, width) ?? this.tables.createLarge(key, width, blockIndex);
@@ -267,7 +267,7 @@ export class SumStore extends SumState {
   #requireBlock(width: number, blockIndex: number): void {
     const blockCount = Math.ceil((width * this.elementBytes) / BLOCK_BYTES);
     if (this.tables.isLarge(width) && Number.isInteger(blockIndex) && blockIndex >= 0 && blockIndex < blockCount) return;
-    throw new WeighbridgeError("BAD_REQUEST", `a value of ${width} elements has no block ${blockIndex}`);
+    throw badRequest(`a value of ${width} elements has no block ${blockIndex}`);
   }
 }
 

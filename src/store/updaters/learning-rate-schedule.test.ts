@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
+import { rateShare } from "./learning-rate.ts";
 import { resolveSchedule, type ScheduleSpec } from "./learning-rate-schedule.ts";
-import { rateShare } from "./rate-share.ts";
 
 function shares(spec: ScheduleSpec, steps: readonly number[]): number[] {
   const schedule = resolveSchedule(spec);

@@ -1,5 +1,5 @@
 // learning-rate-schedule — how an optimizer's learning rate changes during training, as JSON: one worker sets it, and
-// every server computes the same rates from it (rate-share.ts).
+// every server computes the same rates from it (learning-rate.ts).
 
 import { badChoice, badField, checkFields } from "../bad-field.ts";
 

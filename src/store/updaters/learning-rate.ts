@@ -1,10 +1,18 @@
 // learning-rate — the rate of one parameter's optimizer as it is now, and its schedule: both may change while training
-// goes on.
+// goes on. What a schedule gives at a step is a pure function, not a counter: callers pass the step.
+//
+//   constant   1
+//   step       factor^⌊step / every⌋
+//   cosine     floor + (1 - floor)·(1 + cos(π·min(step, steps)/steps))/2
+//   warmUp     from + (1 - from)·(step + 1)/steps up to step `steps` - 1, then `after`, counted from 0 again
+//
+// Invariants:
+//   LearningRateSchedule.L1. A schedule gives the share of the base rate that counts at a step: from 0 to 1.
+//   LearningRateSchedule.L2. Steps count from 0; equal specs and steps give equal rates on every node.
 
 import { badField } from "../bad-field.ts";
 import { CONSTANT_SCHEDULE, type ResolvedSchedule } from "./learning-rate-schedule.ts";
 import { isFloat32, type ResolvedOptimizer } from "./optimizer-spec.ts";
-import { rateShare } from "./rate-share.ts";
 
 export class LearningRate {
   /** The rate at every step; undefined where the schedule changes it. Nobody else writes it. */
@@ -53,5 +61,23 @@ export class LearningRate {
 
   #constant(): number | undefined {
     return this.#schedule.type === "constant" ? this.#value : undefined;
+  }
+}
+
+/** The share of the base rate at `step` (LearningRateSchedule.L1, LearningRateSchedule.L2). */
+export function rateShare(schedule: ResolvedSchedule, step: number): number {
+  switch (schedule.type) {
+    case "constant":
+      return 1;
+    case "step":
+      return schedule.factor ** Math.floor(step / schedule.every);
+    case "cosine": {
+      const { steps, floor } = schedule;
+      return floor + ((1 - floor) * (1 + Math.cos((Math.PI * Math.min(step, steps)) / steps))) / 2;
+    }
+    case "warmUp": {
+      const { steps, from, after } = schedule;
+      return step < steps ? from + ((1 - from) * (step + 1)) / steps : rateShare(after, step - steps);
+    }
   }
 }

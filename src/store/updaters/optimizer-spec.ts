@@ -30,12 +30,11 @@
 //   OptimizerSpec.S2. A spec is checked before any memory is taken; an unknown field is an error.
 //   OptimizerSpec.S3. Numbers are checked as float32, as kernels use them: 1e39 is infinite there, 1e-60 is 0.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import { OPTIMIZER, type OptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import { badChoice, badField, checkFields } from "../bad-field.ts";
-import { isPsUpdater } from "../described-plug-in.ts";
 import { type ResolvedSchedule, resolveSchedule, type ScheduleSpec } from "./learning-rate-schedule.ts";
 import type { PsUpdater, UpdaterSettings } from "./ps-updater.ts";
 import type { NonFiniteCounts } from "./updater.ts";
@@ -218,6 +217,11 @@ const UPDATER_NAME = /^[a-zA-Z][\w.-]{0,63}$/;
 const SETTINGS_MAX = 64;
 const SETTING_LENGTH_MAX = 256;
 
+/** Whether something that a module exports, or a user hands over, is what psUpdater made. */
+export function isPsUpdater(value: unknown): value is PsUpdater {
+  return typeof value === "object" && value !== null && "update" in value && "kind" in value && value.kind === "updater";
+}
+
 /** Checks a spec and sets its defaults. Throws BAD_ARGUMENT, naming the field, the expected and the actual value. */
 export function resolveOptimizer(spec: OptimizerSpec | PsUpdater, path = "optimizer"): ResolvedOptimizer {
   if (typeof spec !== "object" || spec === null) throw badField(path, "an object with a type", spec);
@@ -255,7 +259,7 @@ function withDefaults(updater: PsUpdater, path: string): CustomOptimizer {
   const added = Object.keys(updater).find((field) => !UPDATER_FIELDS.includes(field));
   if (added === undefined) return updater.with();
   const how = `call ${updater.name}.with({ … }) first, as in { ...${updater.name}.with(), ${added}: … }`;
-  throw new WeighbridgeError("BAD_ARGUMENT", `${path}.${added}: the updater ${updater.name} itself has no such field; ${how}`);
+  throw badArgument(`${path}.${added}: the updater ${updater.name} itself has no such field; ${how}`);
 }
 
 /** Only the updater, on the servers, knows its settings. Its default rate is sgd's. */

@@ -2,7 +2,7 @@
 // (ps-updater.ts). Those of f32 are kernels; `sum` and `assign` are the row type's (ps-row-type.ts).
 // PLAIN_OPTIMIZERS says which elements each is for; those of floats compute as the kernels do, in f64.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import { eachPair, takeGreater, takeLesser } from "../../kernel/element-loops.ts";
 import type { RowElement, RowSpans } from "../../kernel/row-element.ts";
 import type { RowsInHand } from "../row-types/ps-row-type.ts";
@@ -161,5 +161,5 @@ const PLAIN: Readonly<Record<keyof typeof PLAIN_OPTIMIZERS, (keptBy: KeptBy) => 
 export function plainUpdater({ type, ...keptBy }: KeptBy & { readonly type: string }, element: RowElement): PsUpdater {
   const found = Object.hasOwn(PLAIN, type) ? PLAIN[type as keyof typeof PLAIN](keptBy) : undefined;
   if (found?.elements.includes(element)) return found;
-  throw new WeighbridgeError("BAD_ARGUMENT", `optimizer ${type} is not for rows of ${element}`);
+  throw badArgument(`optimizer ${type} is not for rows of ${element}`);
 }

@@ -27,7 +27,7 @@
 //   PsUpdater.U3. All it keeps lies in its columns. They begin with what `columns` says, move and are saved with their
 //       rows.
 
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue } from "../../base/errors.ts";
 import { ELEMENT_LIST, isRowElement, type RowElement, type RowSpans } from "../../kernel/row-element.ts";
 import { checkMembers, checkPlugIn, type PlugInIdentity } from "../plug-in-identity.ts";
 import type { RowsInHand, SavedColumns } from "../row-types/ps-row-type.ts";
@@ -103,7 +103,7 @@ export function psUpdater<const E extends RowElement = "f32", S extends UpdaterS
   const { name, version, deterministic, elements = ["f32"], settings = {}, columns = () => ({}), update, save, load } = options;
   checkMembers(name, options, ["columns", "update", "save", "load"], ["update"]);
   if (!(Array.isArray(elements) && elements.length > 0 && elements.every(isRowElement)))
-    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: elements are a list of ${ELEMENT_LIST}, not ${showValue(elements)}`);
+    throw badArgument(`${name}: elements are a list of ${ELEMENT_LIST}, not ${showValue(elements)}`);
   checkSettings(name, settings);
   return {
     ...{
@@ -124,12 +124,9 @@ export function psUpdater<const E extends RowElement = "f32", S extends UpdaterS
 
 function checkSettings(name: string, settings: unknown): void {
   if (typeof settings !== "object" || settings === null)
-    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: settings are an object with a default for each, not ${showValue(settings)}`);
+    throw badArgument(`${name}: settings are an object with a default for each, not ${showValue(settings)}`);
   for (const [setting, value] of Object.entries(settings)) {
     if (typeof value === "string" || typeof value === "boolean" || Number.isFinite(value)) continue;
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `${name}: the default of ${setting} is a finite number, a text or a flag, not ${showValue(value)}`,
-    );
+    throw badArgument(`${name}: the default of ${setting} is a finite number, a text or a flag, not ${showValue(value)}`);
   }
 }

@@ -10,7 +10,7 @@
 //       counted.
 
 import { AssertionError } from "../../base/assert.ts";
-import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import {
   BETA_POWERS_BYTES,
@@ -359,9 +359,6 @@ export function unlessNotFinite<T>(act: () => T): T | undefined {
 /** The kernel of an optimizer. Throws BAD_ARGUMENT for a user's own. */
 export function numberOf(spec: ResolvedOptimizer): OptimizerNumber {
   if (spec.type === "custom")
-    throw new WeighbridgeError(
-      "BAD_ARGUMENT",
-      `updater ${JSON.stringify(spec.updater)} of your own runs on servers, and workers apply this optimizer themselves`,
-    );
+    throw badArgument(`updater ${JSON.stringify(spec.updater)} of your own runs on servers, and workers apply this optimizer themselves`);
   return spec.type === "rmsprop" && (spec.momentum ?? 0) > 0 ? OPTIMIZER.rmspropMomentum : OPTIMIZER[spec.type];
 }

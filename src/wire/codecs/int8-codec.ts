@@ -3,7 +3,7 @@
 // row's largest distance from zero / 127. Refuses rows with NaN, infinity or magnitudes above 2^126. See also VC1 to
 // VC3.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import type { CodecKernels } from "../../kernel/codec-kernels.ts";
 import {
   type CodecContext,
@@ -39,7 +39,7 @@ export class Int8Codec implements ValueCodec {
     const byteCount = this.encodeBound(job);
     const wrong = this.#codecKernels.encodeInt8Rows(job.source, job.rowCount, job.width, this.#centred, job.target);
     if (wrong >= 0) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `row ${wrong} of ${job.rowCount} has a value that int8 cannot carry: NaN, or above 2^126`);
+      throw badArgument(`row ${wrong} of ${job.rowCount} has a value that int8 cannot carry: NaN, or above 2^126`);
     }
     return byteCount;
   }

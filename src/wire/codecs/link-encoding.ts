@@ -1,13 +1,12 @@
 // link-encoding — what a parameter's links carry, the same for all its workers and servers: how values travel in pushes
 // and in pulls, how keys do, and whether payloads are compressed.
 
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
 import type { GeneralCompression } from "./general-compression.ts";
 import { Int8Codec } from "./int8-codec.ts";
-import { PackedCodec } from "./packed-codec.ts";
 import { TopKCodec } from "./top-k-codec.ts";
-import { type CodecContext, FloatCodec, type ValueCodec } from "./value-codec.ts";
+import { type CodecContext, FloatCodec, PackedCodec, type ValueCodec } from "./value-codec.ts";
 
 const VALUE_CODEC_NAMES = ["f32", "fp16", "bf16", "int8", "int8-centred", "packed"] as const;
 
@@ -70,7 +69,7 @@ function checkOneOf(what: string, choice: unknown, possible: readonly unknown[])
 }
 
 function wrong(what: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", `link encoding: ${what}`);
+  return badArgument(`link encoding: ${what}`);
 }
 
 /** Throws UNSUPPORTED for compression on a node that has none. */

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
-import { codecStage } from "../../testing/codec-stage.ts";
+import { codecStage } from "../../testing/store-stage.ts";
 import { CompressionMethod, type GeneralCompression, methodOf } from "./general-compression.ts";
 import { PayloadCodec } from "./payload-codec.ts";
 

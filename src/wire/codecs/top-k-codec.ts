@@ -8,7 +8,7 @@
 //        each sum made (one rounding to f32 per step). A refused gradient leaves the residual as it was.
 
 import { assert } from "../../base/assert.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import { deltaKeysBound, topKScratchBytes } from "../../kernel/codec-kernels.ts";
 import { ScratchSpan } from "./codec-memory.ts";
 import { decodeKeyDeltas } from "./key-codec.ts";
@@ -67,7 +67,7 @@ export class TopKCodec implements ValueCodec {
     const values = indices + (keepCount + 1) * INDEX_BYTES;
     const kernelScratch = values + (keepCount + 1) * FLOAT_BYTES;
     const wrong = codecKernels.selectTopK(source, residual, floatCount, keepCount, indices, values, kernelScratch);
-    if (wrong >= 0) throw new WeighbridgeError("BAD_ARGUMENT", `value ${wrong} of a gradient for top-k is not finite`);
+    if (wrong >= 0) throw badArgument(`value ${wrong} of a gradient for top-k is not finite`);
     const indexBytes = codecKernels.encodeDeltaKeys(indices, keepCount, target + HEADER_BYTES);
     assert(indexBytes >= 0, "the kernel lists indices in ascending order");
     const valuesAt = HEADER_BYTES + aligned(indexBytes);

@@ -1,16 +1,20 @@
 // Goal: one suite for every value codec: what is encoded comes back within its bound, in no more bytes than promised;
 // lengths that are wrong by one and bytes of any kind are typed errors; and nothing outside the target is written.
+//
+// Goal: words of every kind come back bit for bit, in few bytes where few of them are not 0 and never in more than they
+// have; every truncation and every mask that does not fit is a typed error.
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
-import { putFloats, readFloats } from "../../kernel/arena-lists.ts";
-import { codecStage } from "../../testing/codec-stage.ts";
+import { putFloats, putWords, readFloats, readWords } from "../../testing/arena-lists.ts";
+import { codecStage } from "../../testing/store-stage.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import { Residuals } from "./codec-memory.ts";
 import { linkEncoding, openValueCodec, type ValueCodecChoice } from "./link-encoding.ts";
-import type { ValueShape } from "./value-codec.ts";
+import { PackedCodec, type ValueShape } from "./value-codec.ts";
 
 const GUARD = 0x5a;
 const GUARD_BYTES = 64;
@@ -196,4 +200,44 @@ describe("linkEncoding", () => {
       assert.throws(call, (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && message.test(error.message), String(message));
     }
   });
+});
+
+test("rows of which few words are not 0 travel in a mask and those words, and come back bit for bit", () => {
+  const context = codecStage();
+  const { arena } = context;
+  const codec = new PackedCodec(context);
+  const random = new Random(3);
+  for (let round = 0; round < 200; round++) {
+    const shape = { rowCount: 1 + random.below(5), width: 1 + random.below(200) };
+    const wordCount = shape.rowCount * shape.width;
+    const share = random.fraction();
+    const words = Array.from({ length: wordCount }, () => (random.chance(share) ? random.uint32() : 0));
+    const [source, target, back] = [putWords(arena, words), arena.allocate(wordCount * 4), arena.allocate(wordCount * 4)];
+    const byteCount = codec.encode({ ...shape, source, target });
+    const occupied = words.filter((word) => word !== 0).length;
+    assert.equal(byteCount, Math.min(wordCount * 4, Math.ceil(wordCount / 64) * 8 + occupied * 4), `round ${round}`);
+    codec.decode({ ...shape, source: target, byteCount, target: back });
+    assert.deepEqual([...readWords(arena, back, wordCount)], words, `round ${round}`);
+    for (const [address] of [[source], [target], [back]] as const) arena.release(address, wordCount * 4);
+  }
+});
+
+test("every truncation of packed words, and bytes behind them, are BAD_REQUEST", () => {
+  const context = codecStage();
+  const { arena } = context;
+  const codec = new PackedCodec(context);
+  const shape = { rowCount: 2, width: 40 };
+  const words = Array.from({ length: 80 }, (_, i) => (i % 9 === 0 ? i + 1 : 0));
+  const [source, target, back] = [putWords(arena, words), arena.allocate(400), arena.allocate(320)];
+  const byteCount = codec.encode({ ...shape, source, target });
+  assert.equal(byteCount, 16 + 9 * 4);
+  for (let cut = 0; cut < 400; cut++) {
+    if (cut === byteCount || cut === 320) continue;
+    assert.throws(
+      () => codec.decode({ ...shape, source: target, byteCount: cut, target: back }),
+      throwsCode("BAD_REQUEST", /mask of 80 words|bytes of f32 where 320 are due/),
+    );
+  }
+  arena.bytes.fill(0xff, target, target + 16);
+  assert.throws(() => codec.decode({ ...shape, source: target, byteCount, target: back }), throwsCode("BAD_REQUEST", /mask of 80 words/));
 });

@@ -1,13 +1,16 @@
 // value-codec — how the values of a parameter travel: as they are, in fewer bits, or only the largest. The interface,
-// and the three codecs that encode one value at a time. Bytes are as spec/codecs.md says.
+// the three codecs that encode one value at a time, and the one that packs them. Bytes are as spec/codecs.md says.
+//
+//   packed   mask u64 × ⌈n / 64⌉ │ u32 for each word that is not 0     or all n words as they are, where that is not longer
 //
 // Invariants:
 //   VC1. `encode` writes at most encodeBound bytes. It refuses before it changes anything but the target.
 //   VC2. `decode` accepts only bytes of exactly the right length, reads nothing else, and writes exactly the values.
 //   VC3. A codec holds no values between calls: what error feedback keeps lies in the caller's residual span.
+//   PackedCodec.P1. A payload of 4 n bytes is the words as they are, and every other one packed, and shorter.
 
 import { assert } from "../../base/assert.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, type WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { CODEC_COUNT_MAX, type CodecKernels } from "../../kernel/codec-kernels.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
@@ -60,7 +63,7 @@ export interface ValueCodec {
 
 /** The error for a peer's bytes that no encoder makes. */
 export function malformed(what: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_REQUEST", `malformed payload: ${what}`);
+  return badRequest(`malformed payload: ${what}`);
 }
 
 export function floatCountOf({ rowCount, width }: ValueShape): number {
@@ -107,4 +110,30 @@ export class FloatCodec implements ValueCodec {
   }
 
   close(): void {}
+}
+
+/** As f32, but words that are 0 stay behind, for rows of which little is used. No bit is lost: for rows of any element. */
+export class PackedCodec extends FloatCodec {
+  override readonly id: number = ValueCodecId.PACKED;
+  readonly variesInLength = true;
+  readonly #kernels: CodecContext["codecKernels"];
+
+  constructor(context: CodecContext) {
+    super("f32", context);
+    this.#kernels = context.codecKernels;
+  }
+
+  override encode(job: EncodeJob): number {
+    const wordCount = floatCountOf(job);
+    const wordsMax = wordCount - 2 * Math.ceil(wordCount / 64) - 1; // P1
+    const packedBytes = wordsMax < 0 ? 0 : this.#kernels.packWords(job.source, wordCount, wordsMax, job.target);
+    return packedBytes > 0 ? packedBytes : super.encode(job);
+  }
+
+  override decode(job: DecodeJob): void {
+    const wordCount = floatCountOf(job);
+    if (job.byteCount >= this.encodeBound(job)) super.decode(job);
+    else if (this.#kernels.unpackWords(job.source, job.byteCount, wordCount, job.target) !== 0)
+      throw malformed(`${job.byteCount} bytes are not what a mask of ${wordCount} words says`);
+  }
 }

@@ -21,7 +21,7 @@
 //   BoundedCache.H6. An exchange carries the worker's clock as it is when it leaves: an operation that waits for its
 //       turn (H4) may outlast the clock at which it was called, and servers refuse updates of an earlier one.
 
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
 import { CallerArray } from "../caller-array.ts";
@@ -215,7 +215,7 @@ export class BoundedCache {
 /** Throws BAD_ARGUMENT. */
 function checkOptions(name: string, options: CacheOptions): Required<CacheOptions> {
   const { rows, policy = "lru", pullBound = 0, pushBound = 0 } = options;
-  const bad = (what: string): WeighbridgeError => new WeighbridgeError("BAD_ARGUMENT", `the cache of ${name}: ${what}`);
+  const bad = (what: string): WeighbridgeError => badArgument(`the cache of ${name}: ${what}`);
   if (!(Number.isInteger(rows) && rows >= 1 && rows <= ROWS_MAX))
     throw bad(`rows is a whole number from 1 to ${ROWS_MAX}, not ${showValue(rows)}`);
   if (!POLICY_NAMES.includes(policy))

@@ -2,7 +2,7 @@
 // cache is in it: a push of the same worker beside it counts as somebody else's. Arrays given to a call belong to it
 // until its promise settles.
 
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue } from "../../base/errors.ts";
 import { type KeyList, listLength } from "../key-lists.ts";
 import type { CallOptions, ParameterCall } from "../parameter.ts";
 import type { ParameterControl } from "../parameter-control.ts";
@@ -67,8 +67,7 @@ export class CachedEmbedding {
    * On: pushes everything that is pending, then all reads and updates go to the servers. Off: the cache serves again.
    */
   async bypass(on: boolean, options: CallOptions = {}): Promise<void> {
-    if (typeof on !== "boolean")
-      throw new WeighbridgeError("BAD_ARGUMENT", `${this.name}: a bypass is true or false, not ${showValue(on)}`);
+    if (typeof on !== "boolean") throw badArgument(`${this.name}: a bypass is true or false, not ${showValue(on)}`);
     await this.#cache.bypass(on, this.#call(options));
   }
 

@@ -3,7 +3,8 @@
 //
 //   lru        the row whose last use is longest ago
 //   lfu        the row with the fewest uses; of those the one whose last use is longest ago
-//   lfu-opt    as lfu, but a row stays for good from its tenth use on, and when all have come to stay no other is taken in (Hetu's LFUOpt)
+//   lfu-opt    as lfu, but a row stays for good from its tenth use on, and when all have come to stay no other is
+//              taken in (Hetu's LFUOpt)
 //
 // Slots with the same number of uses stand in one list, in the order of their last use, and the lists in the order of
 // their uses. With lru all rows count as used once: there is one list. A list is a ring through a node of its own

@@ -106,11 +106,11 @@ export class PullPart {
     counters.hits += wanted.keptFrom - wanted.from - indexes.length;
     const keptCount = indexes.length + wanted.plainFrom - wanted.keptFrom;
     const list = this.#memory.take(keptCount * WORD_BYTES);
-    const ascendingIndex = (i: number): number =>
+    const placeAt = (i: number): number =>
       i < indexes.length ? wanted.from + (indexes[i] as number) : wanted.keptFrom + i - indexes.length;
-    for (let i = 0; i < keptCount; i++) words[(list >>> 2) + i] = cached.addressOf(this.#slotAt(ascendingIndex(i)));
+    for (let i = 0; i < keptCount; i++) words[(list >>> 2) + i] = cached.addressOf(this.#slotAt(placeAt(i)));
     rowKernels.writeRows(list, keptCount, 0, rowBytes, staged);
-    for (let i = 0; i < keptCount; i++) this.#keep(ascendingIndex(i), isCurrent ? (versions[i] as number) : VERSION_NONE);
+    for (let i = 0; i < keptCount; i++) this.#keep(placeAt(i), isCurrent ? (versions[i] as number) : VERSION_NONE);
     let address = staged + keptCount * rowBytes;
     for (let place = wanted.plainFrom; place < wanted.to; place++, address += rowBytes) {
       words[(this.#addresses >>> 2) + (this.#rowAt[place] as number)] = address;

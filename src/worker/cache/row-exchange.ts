@@ -12,7 +12,7 @@
 //   RowExchange.X5. A sync that is cut again, or whose answer was lost after its push was applied, requests all its
 //       rows: versions mean nothing to another server.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, type WeighbridgeError } from "../../base/errors.ts";
 import { type CachedRowsPush, cachePush, cachePushSync, cacheSync, type FreshRows, type RowsSync } from "../../contracts/cached-rows.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import { type CallFate, mayBeApplied } from "../../peer/call.ts";
@@ -337,10 +337,7 @@ export function checkAnswer({ wanted, fresh }: SyncAnswer, width: number): void 
     indexes.every((index, i) => index < knownCount && (i === 0 || index > (indexes[i - 1] as number)));
   if (isFitting) return;
   const what = `${indexes.length} stale rows, ${versions.length} versions and ${rows.length} floats`;
-  throw new WeighbridgeError(
-    "BAD_REQUEST",
-    `server ${wanted.server} answered ${knownCount} of ${wanted.to - wanted.from} known rows with ${what}`,
-  );
+  throw badRequest(`server ${wanted.server} answered ${knownCount} of ${wanted.to - wanted.from} known rows with ${what}`);
 }
 
 function cutSpan({ from, to, ...where }: ServerRows, rowsPerFrame: number): ServerRows[] {

@@ -4,12 +4,13 @@
 // which says that.
 //
 //   records    u32 × 4 × slotCount      [ key: low, high | version | state ] of each slot, in one line of memory
-//   index      i32 × 2^n                slot or NO_SLOT; open addressing from the keyed hash of a key on, at most half full
+//   index      i32 × 2^n                slot or NO_SLOT; open addressing from a key's keyed hash on, at most half full
 //   dirty      u8 × slotCount           1: the row is newer than what the servers have
 //   rows       rowBytes × slotCount     behind the others, or where `rows` says
 //
 //   version    what it counts is the policy's to say; VERSION_NONE: the row counts for nothing
-//   state      2 × how many readers hold the row, + 1 if one asked for it since the owner looked; CLAIMED: it is free, or being written
+//   state      2 × how many readers hold the row, + 1 if one asked for it since the owner looked;
+//              CLAIMED: it is free, or being written
 //
 // Invariants:
 //   SharedRows.S1. A pinned row is that of its key: it is neither evicted nor written until it is unpinned. Pins are

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Arena } from "../../kernel/arena.ts";
-import { putFloats } from "../../kernel/arena-lists.ts";
 import { SimdKernels } from "../../kernel/simd-kernels.ts";
+import { putFloats } from "../../testing/arena-lists.ts";
 import { WriteBack } from "./write-back.ts";
 
 function stage() {

@@ -1,7 +1,7 @@
 // broadcast — one member's values become everybody's: they go round the ring from it, part by part, and end with its
 // left neighbour.
 
-import { bytesOf } from "../../kernel/element-spans.ts";
+import { bytesOf } from "../../kernel/element-loops.ts";
 import { CollectiveKind, PART_BYTES } from "../../wire/collective-frame.ts";
 import { Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";
 import type { PartStream } from "./part-stream.ts";

@@ -16,7 +16,7 @@
 
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
-import { type ErrorCode, WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, type ErrorCode, WeighbridgeError } from "../../base/errors.ts";
 import { detachedError } from "../../peer/call.ts";
 import type { Channel } from "../../peer/channel.ts";
 import { CollectiveKind, type Member, OPERATIONS_OPEN_MAX, overShape } from "../../wire/collective-frame.ts";
@@ -312,7 +312,7 @@ export class CollectiveGroup implements OperationContext {
   #memberAt(channel: Channel): number {
     const position = this.#positionOf(channel);
     if (position >= 0) return position;
-    throw new WeighbridgeError("BAD_REQUEST", `${channel.name} is no member of generation ${this.generation}`);
+    throw badRequest(`${channel.name} is no member of generation ${this.generation}`);
   }
 
   /** −1 for one that is no member, in this incarnation. */

@@ -2,7 +2,7 @@
 // in the order of ranks. One way instead of the ring's 2 · (n − 1), for n ÷ 2 times its bytes. What leaves is a copy,
 // so it is over as soon as everything has come.
 
-import { addElements, bytesOf, elementsOf } from "../../kernel/element-spans.ts";
+import { addElements, bytesOf, elementsOf } from "../../kernel/element-loops.ts";
 import { copyElements, type RowArray } from "../../kernel/row-element.ts";
 import { CollectiveKind } from "../../wire/collective-frame.ts";
 import { Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";

@@ -6,7 +6,7 @@
 //       and of one generation that is to come.
 //   EarlyParts.E2. A part whose sender is gone is dropped: it is neither taken nor answered (KeptRequest.K1).
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import type { Channel } from "../../peer/channel.ts";
 import { KeptRequest } from "../../peer/kept-request.ts";
 import { OPERATIONS_OPEN_MAX, PARTS_OPEN_MAX } from "../../wire/collective-frame.ts";
@@ -36,7 +36,7 @@ export class EarlyParts {
     const count = own.filter((part) => part.label.generation === generation && part.label.sequence === sequence).length;
     if (isFar || count >= PARTS_OPEN_MAX) {
       const message = `${channel.name} is too far ahead: part ${label.index} of operation ${sequence}, while ${next} comes next here`;
-      throw new WeighbridgeError("BAD_REQUEST", message);
+      throw badRequest(message);
     }
     this.#parts.push({ request: new KeptRequest(channel, header), label, payload: payload.slice() });
   }

@@ -8,7 +8,7 @@
 //       After that nothing touches them.
 
 import { Deferred } from "../../base/deferred.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, type WeighbridgeError } from "../../base/errors.ts";
 import { CollectiveKind } from "../../wire/collective-frame.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
 import type { PartStream } from "./part-stream.ts";
@@ -114,5 +114,5 @@ export function describeSubject({ kind, root, length }: { readonly kind: number;
 
 export function unexpectedPart(operation: Operation, from: number, { index }: PartLabel, byteCount: number): WeighbridgeError {
   const message = `part ${index} of ${byteCount} bytes, from member ${from}, is not what comes next in ${operation.describe()}`;
-  return new WeighbridgeError("BAD_REQUEST", message);
+  return badRequest(message);
 }

@@ -5,7 +5,7 @@
 // A part may be overwritten while it is still unanswered: by the complete sum of it. That has come round the ring
 // through the receiver, which so has taken the part; if it is sent again, it is known there by its number, and dropped.
 
-import { addElements, bytesOf, elementsOf } from "../../kernel/element-spans.ts";
+import { addElements, bytesOf, elementsOf } from "../../kernel/element-loops.ts";
 import type { RowArray } from "../../kernel/row-element.ts";
 import { CollectiveKind, PART_BYTES } from "../../wire/collective-frame.ts";
 import { Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";

@@ -5,11 +5,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Arena } from "../../kernel/arena.ts";
-import { putFloats, readFloats } from "../../kernel/arena-lists.ts";
 import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import { PlainOptimizerKernels } from "../../kernel/plain-optimizer-kernels.ts";
 import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import { Updater } from "../../store/updaters/updater.ts";
+import { putFloats, readFloats } from "../../testing/arena-lists.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
 import { CpuBackend, type CpuBackendOptions, createCpuMemory } from "./cpu-backend.ts";
 import type { KeyPlan, ReduceTask } from "./model-backend.ts";

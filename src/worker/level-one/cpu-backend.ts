@@ -13,8 +13,8 @@
 //       of the round before, and copies those to the pulls that the task serves. There is no array of sums.
 
 import { assert } from "../../base/assert.ts";
-import { bytesOf } from "../../base/bytes-of.ts";
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { bytesOf } from "../../base/bytes.ts";
+import { badArgument, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { Arena } from "../../kernel/arena.ts";
 import { type ElementType, elementTypeOf } from "../../kernel/elements.ts";
 import type { KernelMemory } from "../../kernel/inlined-module.ts";
@@ -157,9 +157,8 @@ export class CpuBackend implements ModelBackend<RowArray> {
 
   checkData(data: RowArray, what: string): void {
     const { Array: TypedArray } = ROW_ELEMENTS[this.dtype];
-    if (!(data instanceof TypedArray))
-      throw new WeighbridgeError("BAD_ARGUMENT", `${what} is a ${TypedArray.name}, not ${showValue(data)}`);
-    if (data.length === 0) throw new WeighbridgeError("BAD_ARGUMENT", `${what} is empty, or its buffer was transferred`);
+    if (!(data instanceof TypedArray)) throw badArgument(`${what} is a ${TypedArray.name}, not ${showValue(data)}`);
+    if (data.length === 0) throw badArgument(`${what} is empty, or its buffer was transferred`);
   }
 
   lengthOf(data: RowArray): number {
@@ -175,8 +174,7 @@ export class CpuBackend implements ModelBackend<RowArray> {
   }
 
   takePush({ plan, device, data, after }: PushedData<RowArray>, version: ResultVersion): Place {
-    if (after !== undefined)
-      throw new WeighbridgeError("BAD_ARGUMENT", "arrays of the CPU are ready when they are pushed: there is no `after`");
+    if (after !== undefined) throw badArgument("arrays of the CPU are ready when they are pushed: there is no `after`");
     const own = this.placeOf(data);
     if (own !== 0) return own;
     const name = `${plan.index} ${device} ${version}`;
@@ -221,7 +219,7 @@ export class CpuBackend implements ModelBackend<RowArray> {
   free(data: RowArray): void {
     const address = this.placeOf(data);
     const bytes = this.#tensors.get(address);
-    if (bytes === undefined) throw new WeighbridgeError("BAD_ARGUMENT", "free() takes an array that tensor() gave, once");
+    if (bytes === undefined) throw badArgument("free() takes an array that tensor() gave, once");
     this.#tensors.delete(address);
     this.#thread.exclusively(() => this.#arena.release(address, bytes));
   }

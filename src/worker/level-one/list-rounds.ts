@@ -12,8 +12,8 @@
 //   ListRounds.F2. Whatever a folded list has no word for unfolds it first: then the words of its keys, and their
 //       pulls, are those that single calls would have left. So a list means what its calls mean one by one.
 //   ListRounds.F3. A list is folded when every device has pushed it `calmRounds` times since it was unfolded: folding
-//       costs something, and what unfolds it may come again. It comes to twice as many if the list was not folded for as
-//       long: so what is unfolded again and again is hardly ever folded, and costs what it cost without.
+//       costs something, and what unfolds it may come again. It comes to twice as many if the list was not folded for
+//       as long: so what is unfolded again and again is hardly ever folded, and costs what it cost without.
 
 import { FoldedKeys } from "./folded-keys.ts";
 import type { KeyRounds } from "./key-rounds.ts";

@@ -4,7 +4,7 @@
 //
 //   keys       rounds | reduced ms | handed out ms | exchanged ms                      f64 each
 //   devices    pushes | pulls | copied ms | waited ms | computed ms                    f64 each
-//   events     count | kind, key, device, thread, from, to, in turn                    f64 each; the oldest are overwritten
+//   events     count | kind, key, device, thread, from, to, in turn                    f64 each; the oldest go
 //
 // Invariants:
 //   ModelMeter.T1. Times are of one clock for all threads.

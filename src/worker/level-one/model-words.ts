@@ -2,11 +2,11 @@
 // threads sleep on, and the texts of failures. Not what they mean for a round: key-rounds.ts.
 //
 //   header     lock | state | sequence | keys | live devices | failures
-//   threads    bell | sleeping | claims: count, tasks × CLAIMS_MAX                of the owner, then of every device's thread
-//   devices    live | home | failure | from | to | indexes of keys × keyCountMax   the ring: pulls that have ended, for the home to see
-//   failures   length | characters × 511                                          FAILURES of them, in turn
-//   keys       the record of each key                                             key-rounds.ts
-//   heaps      of reduces, hand-outs and exchanges                                task-heap.ts
+//   threads    bell | sleeping | claims: count, tasks × CLAIMS_MAX               of the owner, then of each device
+//   devices    live | home | failure | from | to | indexes × keyCountMax         the ring: keys whose pulls have ended
+//   failures   length | characters × 511                                         FAILURES of them, in turn
+//   keys       the record of each key                                            key-rounds.ts
+//   heaps      of reduces, hand-outs and exchanges                               task-heap.ts
 //
 // Invariants:
 //   ModelWords.W1. Words are read and written by the thread that has the lock. Bells and the state may be read without.

@@ -8,7 +8,7 @@
 //       looks at are there one by one.
 
 import { Deferred } from "../../base/deferred.ts";
-import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { KeyPlan } from "./model-backend.ts";
 
 export type PullRequest<Data extends object> = {
@@ -74,7 +74,7 @@ export class OpenPulls<Data extends object> {
   check({ plan, device }: PullRequest<Data>): void {
     if (this.of(plan.index, device)?.isOver !== false) return;
     const what = `device ${this.#options.devices[device]} has a pull of key ${plan.key} that has not ended: wait for it first`;
-    throw new WeighbridgeError("BAD_ARGUMENT", what);
+    throw badArgument(what);
   }
 
   add(request: PullRequest<Data>): void {

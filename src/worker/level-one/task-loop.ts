@@ -17,7 +17,6 @@ import type { ListRounds } from "./list-rounds.ts";
 import type { BatchRunner, ModelTask, ShareRunner } from "./model-backend.ts";
 import type { ModelMeter } from "./model-meter.ts";
 import type { ModelWords } from "./model-words.ts";
-import { lookUntil } from "./spin.ts";
 import { comesBefore } from "./task-heap.ts";
 import type { Claim } from "./task-queue.ts";
 
@@ -263,4 +262,26 @@ export class TaskLoop {
 
 function shareOf(claim: Claim, task: ModelTask): Share {
   return { claim, task, fromMs: 0, toMs: 0, thrown: undefined, hasFailed: false };
+}
+
+/** Looks between two looks at the clock. */
+const LOOKS = 64;
+
+/** Between two looks. */
+const pauseCore: () => void = (Atomics as { readonly pause?: () => void }).pause ?? (() => {});
+
+/**
+ * Looks for so long at most at a word that another thread is about to change, without sleeping: to be woken takes 50 to
+ * 100 µs. A core that looks leaves its means to the other thread of the same core, where the engine can say so. Returns
+ * whether it is there.
+ */
+export function lookUntil(isThere: () => boolean, lookMs: number, nowMs: () => number): boolean {
+  const untilMs = nowMs() + lookMs;
+  do
+    for (let look = 0; look < LOOKS; look++) {
+      if (isThere()) return true;
+      pauseCore();
+    }
+  while (nowMs() < untilMs);
+  return false;
 }

@@ -3,7 +3,7 @@
 // router's invariants hold (router.ts, R1 to R6).
 
 import type { WaitOptions } from "../../base/deferred.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../../base/errors.ts";
 import { type Cuts, problemWithCuts, type Slicer, sliceByRange, soleOwner } from "../../keys/key-list.ts";
 import { detachedError } from "../../peer/call.ts";
 import { idOf, nameOf } from "../../wire/node-id.ts";
@@ -63,7 +63,7 @@ export class KvRoutes implements KvRouter {
     const cuts = slicer(keys, this.#router.ranges);
     const problem = problemWithCuts(cuts, keys.length, this.#router.ranges.length);
     if (problem === undefined) return cuts;
-    throw new WeighbridgeError("BAD_ARGUMENT", `the slicer gave ${problem}`);
+    throw badArgument(`the slicer gave ${problem}`);
   }
 
   #submitCut(request: KvRequest, cuts: Cuts, isForced = false): void {

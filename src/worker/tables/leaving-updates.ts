@@ -16,8 +16,7 @@ import type { RowArray, RowElement } from "../../kernel/row-element.ts";
 import type { RowPlace } from "../../store/row-types/column-updates.ts";
 import { spanOf } from "./row-updates.ts";
 import type { SentUpdates, UpdatedRows } from "./sent-updates.ts";
-import type { TableExchange } from "./table-exchange.ts";
-import { errorOf, isUnsent } from "./table-failures.ts";
+import { errorOf, isUnsent, type TableExchange } from "./table-exchange.ts";
 
 /** What leaves before its clock has ended: how much at most, and what first. */
 export type EarlyUpdates = {

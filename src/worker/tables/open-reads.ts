@@ -10,8 +10,7 @@
 
 import { Deferred } from "../../base/deferred.ts";
 import type { RowRequests } from "../embedding.ts";
-import type { TableExchange } from "./table-exchange.ts";
-import { isOutside } from "./table-failures.ts";
+import { isOutside, type TableExchange } from "./table-exchange.ts";
 
 /**
  * How often a read is made at most: each time the placement changes it may find no row, and parts move in many steps.

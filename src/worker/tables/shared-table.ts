@@ -17,10 +17,9 @@ import type { RowPlace, UpdateOf } from "../../store/row-types/column-updates.ts
 import { NO_SLOT } from "../cache/eviction-order.ts";
 import { type RowMemory, SharedRows } from "../cache/shared-rows.ts";
 import { cellsOf, type MovingPlace } from "./oplog.ts";
-import { Prefetches } from "./prefetches.ts";
 import { HELD, RowLocks } from "./row-locks.ts";
 import { addAllToBoth, addToBoth, layOnBoth, type RowUpdates } from "./row-updates.ts";
-import type { HeldRows, TableRows } from "./table-rows.ts";
+import { type HeldRows, Prefetches, type TableRows } from "./table-rows.ts";
 import { TableCounters } from "./table-statistics.ts";
 import { type BooksMemory, OwnBooks } from "./thread-books.ts";
 import type { ThreadLine } from "./thread-line.ts";

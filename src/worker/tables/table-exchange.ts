@@ -1,14 +1,15 @@
 // table-exchange — what a process table and the servers say to each other (contracts/tables.ts): updates of rows out,
-// rows in, both planned by owner and cut into frames as every request for rows is (router/row-plan.ts). It keeps
-// nothing: process-table.ts does.
+// rows in, both planned by owner and cut into frames as every request for rows is (router/row-plan.ts). What
+// failed requests mean is here, too. It keeps nothing: process-table.ts does.
 //
 // Invariants:
 //   TableExchange.E1. Updates that servers have taken are forgotten also where no rows come in: beyond UNSETTLED_MAX
 //       requests, servers are asked how far they are.
 
-import type { WeighbridgeError } from "../../base/errors.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { tableRead, tableUpdate } from "../../contracts/tables.ts";
 import { ROW_ELEMENTS, type RowArray, type RowElement, wordsOf } from "../../kernel/row-element.ts";
+import { mayBeApplied } from "../../peer/call.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
 import type { RowRequests } from "../embedding.ts";
 import type { AnyRequest, Recut } from "../router/function-request.ts";
@@ -258,4 +259,23 @@ export class TableExchange<E extends RowElement = RowElement> {
         this.#surveyAt = Math.max(UNSETTLED_MAX, 2 * sent.sentCount);
       });
   }
+}
+
+/** Whether a server says that this worker is no member of its clock set: it joins again by itself. */
+export function isOutside(error: unknown): boolean {
+  return isWeighbridgeError(error, "NOT_JOINED") || isWeighbridgeError(error, "STALE_UPDATE");
+}
+
+/**
+ * Whether updates that failed with this were not applied, and may be when they are sent again: a server does not count
+ * this worker as a member, or could not be reached before they had left.
+ */
+export function isUnsent(error: WeighbridgeError): boolean {
+  return isOutside(error) || (error.code === "NODE_DEAD" && error.retryable && !mayBeApplied(error));
+}
+
+/** Says what has failed, with the code of the reason. */
+export function errorOf(what: string, reason: unknown): WeighbridgeError {
+  const [code, retryable] = isWeighbridgeError(reason) ? [reason.code, reason.retryable] : (["HANDLER_FAILED", false] as const);
+  return new WeighbridgeError(code, `${what}: ${reasonOf(reason)}`, { cause: reason, retryable });
 }

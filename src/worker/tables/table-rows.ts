@@ -1,5 +1,8 @@
 // table-rows — what a thread can do with the rows of a table, whichever kind of thread it is: an async task of the
 // thread that speaks for the process (thread-rows.ts), or a thread of the system beside it (shared-table.ts).
+//
+// Invariants:
+//   Prefetches.P1. At most OPEN_MAX are open; a thread that starts another waits for one of them.
 
 import type { WaitOptions } from "../../base/deferred.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
@@ -55,4 +58,27 @@ export interface TableRows<E extends RowElement = RowElement> {
   /** What this thread added goes to the updates of its clock. */
   handOver(): void;
   close(): void;
+}
+
+const OPEN_MAX = 256;
+
+/** Rows of a table that a thread has asked for and does not wait for yet. */
+export class Prefetches {
+  readonly #open = new Set<Promise<void>>();
+
+  /**
+   * `coming` is one more. A promise if its caller has to wait (P1). One that fails is over as well: who reads the row
+   * is told.
+   */
+  add(coming: Promise<void>): Promise<void> | undefined {
+    const open = this.#open;
+    const tracked: Promise<void> = coming.catch(() => {}).then(() => void open.delete(tracked));
+    open.add(tracked);
+    return open.size > OPEN_MAX ? Promise.race(open) : undefined;
+  }
+
+  /** All of them have come, or failed. */
+  async wait(): Promise<void> {
+    while (this.#open.size > 0) await Promise.all(this.#open);
+  }
 }

@@ -14,11 +14,10 @@ import type { RowPlace, UpdateOf } from "../../store/row-types/column-updates.ts
 import { NO_SLOT } from "../cache/eviction-order.ts";
 import type { RowCache } from "../cache/row-cache.ts";
 import type { Oplog } from "./oplog.ts";
-import { Prefetches } from "./prefetches.ts";
 import type { ClockMember } from "./process-clock.ts";
 import type { ProcessTable } from "./process-table.ts";
 import { addAllToBoth, addToBoth, layOnBoth } from "./row-updates.ts";
-import type { HeldRows, TableRows } from "./table-rows.ts";
+import { type HeldRows, Prefetches, type TableRows } from "./table-rows.ts";
 import type { TableCounters } from "./table-statistics.ts";
 
 const HALF = 2 ** 32;

@@ -1,7 +1,7 @@
 // update-check — what may be added to the rows of a table: columns that it has, and updates of its element. An
 // increment asks here, so nothing allocates unless it fails.
 
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { ROW_ELEMENTS, type RowElement } from "../../kernel/row-element.ts";
 import type { UpdateOf } from "../../store/row-types/column-updates.ts";
 
@@ -48,5 +48,5 @@ export class UpdateCheck<E extends RowElement = RowElement> {
 /** Throws BAD_ARGUMENT. */
 export function checkRowId(rowId: number): void {
   if (Number.isSafeInteger(rowId) && rowId >= 0) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `the id of a row is a whole number from 0 to 2^53 - 1, not ${showValue(rowId)}`);
+  throw badArgument(`the id of a row is a whole number from 0 to 2^53 - 1, not ${showValue(rowId)}`);
 }

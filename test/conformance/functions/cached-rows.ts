@@ -1,7 +1,8 @@
-// cached-rows — what spec/functions.md says of src/contracts/cached-rows.ts and src/contracts/raw-rows.ts.
+// cached-rows — what spec/functions.md says of src/contracts/cached-rows.ts and of raw rows in
+// src/contracts/raw-values.ts.
 
 import { cachePush, cachePushSync, cacheSync } from "../../../src/contracts/cached-rows.ts";
-import { rawRowsClaim, rawRowsRead, rawRowsWrite } from "../../../src/contracts/raw-rows.ts";
+import { rawRowsClaim, rawRowsRead, rawRowsWrite } from "../../../src/contracts/raw-values.ts";
 import * as words from "./common-words.ts";
 import { documented, type FunctionFamily } from "./documented.ts";
 

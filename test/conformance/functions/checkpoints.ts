@@ -1,9 +1,7 @@
-// checkpoints — what spec/functions.md says of src/contracts/checkpoints.ts, src/contracts/relay.ts and
-// src/contracts/tools.ts.
+// checkpoints — what spec/functions.md says of src/contracts/checkpoints.ts and src/contracts/tools.ts.
 
 import * as checkpoints from "../../../src/contracts/checkpoints.ts";
-import { relayCall, relayGone } from "../../../src/contracts/relay.ts";
-import { toolHere } from "../../../src/contracts/tools.ts";
+import { relayCall, relayGone, toolHere } from "../../../src/contracts/tools.ts";
 import { FILE_ERRORS } from "./common-words.ts";
 import { type DocumentedFunction, documented, documentedJson, type FunctionFamily } from "./documented.ts";
 

@@ -1,7 +1,8 @@
-// clocks — what spec/functions.md says of src/contracts/clocks.ts and src/contracts/groups.ts.
+// clocks — what spec/functions.md says of src/contracts/clocks.ts, and of groups of workers in
+// src/contracts/beside-parameters.ts.
 
+import { partialReducePartners, sspSync } from "../../../src/contracts/beside-parameters.ts";
 import { clockAdvance, clockJoin } from "../../../src/contracts/clocks.ts";
-import { partialReducePartners, sspSync } from "../../../src/contracts/groups.ts";
 import { MEMBER_ERRORS } from "./common-words.ts";
 import { documented, type FunctionFamily } from "./documented.ts";
 

@@ -1,6 +1,7 @@
-// parameters — what spec/functions.md says of src/contracts/parameters.ts and src/contracts/data.ts.
+// parameters — what spec/functions.md says of src/contracts/parameters.ts, and of data in
+// src/contracts/beside-parameters.ts.
 
-import { dataPull, dataPush } from "../../../src/contracts/data.ts";
+import { dataPull, dataPush } from "../../../src/contracts/beside-parameters.ts";
 import * as parameters from "../../../src/contracts/parameters.ts";
 import { FIND_ERRORS, PARAMETER, SPEC } from "./common-words.ts";
 import { documented, type FunctionFamily } from "./documented.ts";

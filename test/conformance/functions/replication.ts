@@ -1,7 +1,6 @@
-// replication — what spec/functions.md says of src/contracts/replication.ts.
+// replication — what spec/functions.md says of src/contracts/between-servers.ts.
 
-import { partsFetch } from "../../../src/contracts/parts.ts";
-import { replicaLog } from "../../../src/contracts/replication.ts";
+import { partsFetch, replicaLog } from "../../../src/contracts/between-servers.ts";
 import { documented, type FunctionFamily } from "./documented.ts";
 
 export const REPLICATION: FunctionFamily = {

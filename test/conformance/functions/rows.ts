@@ -1,7 +1,7 @@
 // rows — what spec/functions.md says of src/contracts/rows.ts.
 
+import { rowsSet } from "../../../src/contracts/raw-values.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../../../src/contracts/rows.ts";
-import { rowsSet } from "../../../src/contracts/set-values.ts";
 import * as words from "./common-words.ts";
 import { documented, type FunctionFamily } from "./documented.ts";
 

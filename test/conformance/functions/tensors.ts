@@ -1,6 +1,6 @@
 // tensors — what spec/functions.md says of src/contracts/tensors.ts.
 
-import { tensorSet } from "../../../src/contracts/set-values.ts";
+import { tensorSet } from "../../../src/contracts/raw-values.ts";
 import * as tensors from "../../../src/contracts/tensors.ts";
 import * as words from "./common-words.ts";
 import { documented, type FunctionFamily } from "./documented.ts";

@@ -2,11 +2,11 @@
 // it, from the examples of documented.ts. The values of the fields stand beside the bytes, so that a client can be
 // tested both ways.
 
-import { joinBytes } from "../../../src/base/join-bytes.ts";
+import { joinBytes } from "../../../src/base/bytes.ts";
 import type { Contract } from "../../../src/contracts/contract.ts";
 import { functionCalls } from "../../../src/peer/function-call.ts";
 import { FunctionHost } from "../../../src/peer/function-host.ts";
-import { PlainMemory } from "../../../src/peer/plain-memory.ts";
+import { PlainMemory } from "../../../src/peer/request-assembly.ts";
 import { servedFunction } from "../../../src/peer/served-function.ts";
 import type { Fields, FieldValues } from "../../../src/wire/function-schema.ts";
 import { RecordedExchange } from "../recorded-exchange.ts";

@@ -6,7 +6,7 @@
 //   CustomRow.C1. Column i of an update is element i of a span as long as a row: so a row has at least as many elements
 //       as columns.
 
-import { showValue, WeighbridgeError } from "../../../base/errors.ts";
+import { badArgument, showValue } from "../../../base/errors.ts";
 import { type RowElement, rowNumber } from "../../../kernel/row-element.ts";
 import { checkMembers, checkPlugIn, type PlugInIdentity } from "../../../store/plug-in-identity.ts";
 import { ColumnUpdates, columnRowType, type RowPlace, type UpdateOf } from "../../../store/row-types/column-updates.ts";
@@ -56,7 +56,7 @@ export function customRow<const E extends RowElement, A extends RowAccessor<E> =
   const none = rowNumber(element, 0);
   const neutral = options.neutral ?? none;
   if (typeof neutral !== typeof none || Number.isNaN(neutral))
-    throw new WeighbridgeError("BAD_ARGUMENT", `${name}: neutral is an update of ${element}, not ${showValue(neutral)}`);
+    throw badArgument(`${name}: neutral is an update of ${element}, not ${showValue(neutral)}`);
   const addUpdates = options.addUpdates ?? ((a, b) => ((a as number) + (b as number)) as UpdateOf<E>);
   const updates = new ColumnUpdates<E>({ element, neutral, apply, addUpdates });
   const room = (capacity: number): number => Math.max(elements(capacity), columnCount(capacity));

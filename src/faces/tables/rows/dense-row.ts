@@ -1,7 +1,10 @@
-// dense-row — rows of numbers side by side, one for each column (Petuum: DenseRow). Integers wrap around.
+// dense-row — rows of numbers side by side, one for each column: of sums (Petuum: DenseRow), and of products, whose
+// columns begin with 1, whose updates multiply them, and two updates are one factor (Petuum: MultiplicativeDenseRow,
+// whose rows begin with 0 and whose updates add up). Integers wrap around.
 
 import { WeighbridgeError } from "../../../base/errors.ts";
 import type { RowArray, RowElement } from "../../../kernel/row-element.ts";
+import { factorUpdates, multiplyColumn, TABLE_ROW_TYPES } from "../../../store/row-types/built-in-row-types.ts";
 import type { RowPlace, UpdateOf } from "../../../store/row-types/column-updates.ts";
 import { checkElement } from "../../../store/row-types/ps-row-type.ts";
 import { RowAccessor } from "../row-accessor.ts";
@@ -65,6 +68,34 @@ export function denseRow<E extends RowElement>(element: E): DenseRowType<E> {
         const [value, update] = [Number(row.cells[row.start + i]), Number(updates.cells[updates.start + i])];
         if (update !== 0) greatest = Math.max(greatest, Math.abs(value === 0 ? update : update / value));
       }
+      return greatest;
+    },
+    accessor: (place) => new DenseAccessor(place),
+  };
+}
+
+/** Rows of products of this kind. Throws BAD_ARGUMENT. */
+export function multiplicativeRow<E extends RowElement>(element: E): DenseRowType<E> {
+  const updates = factorUpdates(checkElement("a multiplicative row", element));
+  const plugIn = TABLE_ROW_TYPES.multiplicative[element];
+  return {
+    name: plugIn.name,
+    element,
+    plugIn,
+    isDense: false,
+    movesColumns: false,
+    elements: (capacity) => capacity,
+    columnCount: (capacity) => capacity,
+    checkRoom: () => {},
+    apply: multiplyColumn,
+    add: (span, column, update) => updates.addTo(span, column, update),
+    merge: (span, more) => updates.add(span, more),
+    lay: (row, span) => updates.lay(row, span),
+    /** A column that is 0 stays 0; of every other one the relative change. */
+    importance: (row, span) => {
+      let greatest = 0;
+      for (let column = 0; column < span.length; column++)
+        if (Number(row.cells[row.start + column]) !== 0) greatest = Math.max(greatest, Math.abs(Number(updates.of(span, column)) - 1));
       return greatest;
     },
     accessor: (place) => new DenseAccessor(place),

@@ -16,7 +16,7 @@ import { throwsCode } from "../../../testing/throws-code.ts";
 import type { Embedding } from "../../../worker/embedding.ts";
 import type { TableRowType } from "../table-row-type.ts";
 import { customRow } from "./custom-row.ts";
-import { multiplicativeRow } from "./multiplicative-row.ts";
+import { multiplicativeRow } from "./dense-row.ts";
 import { sortedRow, sparseFeatureRow, sparseRow } from "./sparse-row.ts";
 
 const CAPACITY = 6;

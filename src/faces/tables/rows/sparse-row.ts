@@ -2,7 +2,7 @@
 // (Petuum: SparseRow, SortedVectorMapRow, SparseFeatureRow). A column whose value becomes 0 makes room for another.
 // Integers wrap around. How they lie in memory: store/row-types/sparse-rows.ts.
 
-import { showValue, WeighbridgeError } from "../../../base/errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "../../../base/errors.ts";
 import { checkOptions } from "../../../base/known-options.ts";
 import type { RowArray, RowElement } from "../../../kernel/row-element.ts";
 import { TABLE_ROW_TYPES } from "../../../store/row-types/built-in-row-types.ts";
@@ -114,7 +114,7 @@ export function sparseFeatureRow<E extends RowElement>(element: E, options: { re
   checkOptions(options, ["dim"], "the options of a row of features");
   const { dim } = options;
   if (!(Number.isInteger(dim) && dim >= 1 && dim <= COLUMNS_MAX))
-    throw new WeighbridgeError("BAD_ARGUMENT", `a row of features: dim is a whole number from 1 to ${COLUMNS_MAX}, not ${showValue(dim)}`);
+    throw badArgument(`a row of features: dim is a whole number from 1 to ${COLUMNS_MAX}, not ${showValue(dim)}`);
   return {
     ...sparseType(element, "sparse", rows),
     columnCount: () => dim,

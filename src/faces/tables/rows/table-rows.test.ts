@@ -13,8 +13,7 @@ import { throwsCode } from "../../../testing/throws-code.ts";
 import type { RowAccessor } from "../row-accessor.ts";
 import type { AccessorOfRow, TableRowType } from "../table-row-type.ts";
 import { customRow } from "./custom-row.ts";
-import { type DenseAccessor, denseRow } from "./dense-row.ts";
-import { multiplicativeRow } from "./multiplicative-row.ts";
+import { type DenseAccessor, denseRow, multiplicativeRow } from "./dense-row.ts";
 import { SparseAccessor, type SparseColumns, type SparseFeatureAccessor, sortedRow, sparseFeatureRow, sparseRow } from "./sparse-row.ts";
 
 type Value = number | bigint;

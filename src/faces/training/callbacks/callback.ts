@@ -1,7 +1,7 @@
 // callback — the events of a training Model, and their listeners. Callbacks are called in order and awaited: they delay
 // the training.
 
-import { WeighbridgeError } from "../../../base/errors.ts";
+import { badArgument } from "../../../base/errors.ts";
 
 /** After every step of this worker. */
 export type StepEvent = {
@@ -72,7 +72,7 @@ export class LossMonitor implements TrainingCallback {
   /** A line for the first step and then for every `perPrintTimes`-th; 0: none. Throws BAD_ARGUMENT. */
   constructor(perPrintTimes = 1, print: (line: string) => void = (line) => console.log(line)) {
     if (!(Number.isSafeInteger(perPrintTimes) && perPrintTimes >= 0)) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `perPrintTimes is a whole number from 0 on, not ${perPrintTimes}`);
+      throw badArgument(`perPrintTimes is a whole number from 0 on, not ${perPrintTimes}`);
     }
     this.#perPrintTimes = perPrintTimes;
     this.#print = print;

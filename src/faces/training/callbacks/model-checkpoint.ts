@@ -10,7 +10,7 @@
 //   ModelCheckpoint.C5. Rows that workers cache are saved only at the end of an epoch, when the servers have them, and
 //       no worker continues before the save is done.
 
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../../base/errors.ts";
+import { badArgument, isWeighbridgeError, reasonOf } from "../../../base/errors.ts";
 import { checkOptions } from "../../../base/known-options.ts";
 import type { EpochEvent, StepEvent, TrainingCallback, TrainingView } from "./callback.ts";
 
@@ -50,10 +50,10 @@ export class ModelCheckpoint implements TrainingCallback {
   constructor(options: ModelCheckpointOptions) {
     checkOptions(options, ["files", ...CHECKPOINT_OPTIONS], "the options of a ModelCheckpoint");
     const { prefix = "CKP", everySteps, keepMax = 5, files, onSaved } = options;
-    if (!/^[\w.-]+$/.test(prefix)) throw new WeighbridgeError("BAD_ARGUMENT", `prefix is a name for files, not ${JSON.stringify(prefix)}`);
+    if (!/^[\w.-]+$/.test(prefix)) throw badArgument(`prefix is a name for files, not ${JSON.stringify(prefix)}`);
     for (const [name, count] of Object.entries({ everySteps: everySteps ?? 1, keepMax })) {
       if (!(Number.isSafeInteger(count) && count >= 1)) {
-        throw new WeighbridgeError("BAD_ARGUMENT", `${name} is a whole number from 1 on, not ${count}`);
+        throw badArgument(`${name} is a whole number from 1 on, not ${count}`);
       }
     }
     this.#options = { prefix, everySteps, keepMax, files, onSaved };
@@ -65,7 +65,7 @@ export class ModelCheckpoint implements TrainingCallback {
     const { everySteps } = this.#options;
     if (!keepsRows || everySteps === undefined) return;
     const text = "leave everySteps out: the servers have the rows that workers cache (vocabCacheSize) only at the end of an epoch";
-    throw new WeighbridgeError("BAD_ARGUMENT", `a ModelCheckpoint every ${everySteps} steps of a network with cached rows: ${text}`);
+    throw badArgument(`a ModelCheckpoint every ${everySteps} steps of a network with cached rows: ${text}`);
   }
 
   async stepEnd({ epoch, step }: StepEvent, view: TrainingView): Promise<void> {

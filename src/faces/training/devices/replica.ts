@@ -2,7 +2,7 @@
 // by a module that every thread imports. A replica has the values of the network that is trained
 // (nn/replica-workspace.ts).
 
-import { reasonOf, WeighbridgeError } from "../../../base/errors.ts";
+import { badArgument, reasonOf, WeighbridgeError } from "../../../base/errors.ts";
 import { buildLoss, buildNetwork, type LossDescription, type NetworkDescription } from "../../../nn/built-in-networks.ts";
 import type { SharedValues } from "../../../nn/replica-workspace.ts";
 import type { Workspace } from "../../../nn/workspace.ts";
@@ -52,7 +52,7 @@ async function replicaModule(url: string): Promise<ReplicaModule> {
   }
   const { createNetwork, createLoss } = loaded;
   if (typeof createNetwork === "function" && typeof createLoss === "function") return { createNetwork, createLoss };
-  throw new WeighbridgeError("BAD_ARGUMENT", `devices: ${url} has to export the functions createNetwork and createLoss`);
+  throw badArgument(`devices: ${url} has to export the functions createNetwork and createLoss`);
 }
 
 function checkSame(url: string, network: Network, values: readonly SharedValues[]): void {
@@ -65,8 +65,7 @@ function checkSame(url: string, network: Network, values: readonly SharedValues[
     );
   if (isSame) return;
   const text = (list: readonly { readonly name: string }[]): string => list.map(({ name }) => name).join(", ");
-  throw new WeighbridgeError(
-    "BAD_ARGUMENT",
+  throw badArgument(
     `devices: the network of ${url} has the parameters ${text(parameters)}, the network that is trained has ${text(values)}, or they have other shapes`,
   );
 }

@@ -9,8 +9,7 @@ import { SimdOptimizerKernels } from "../../../kernel/optimizer-kernels.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../../../store/updaters/optimizer-spec.ts";
 import { Updater } from "../../../store/updaters/updater.ts";
 import { throwsCode } from "../../../testing/throws-code.ts";
-import { createLoopWords, SharedLoop } from "./shared-loop.ts";
-import { UpdateKernels } from "./update-kernels.ts";
+import { createLoopWords, SharedLoop, UpdateKernels } from "./shared-loop.ts";
 
 const BYTES_MAX = 64 * 2 ** 20;
 

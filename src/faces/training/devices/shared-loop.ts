@@ -1,6 +1,7 @@
-// shared-loop — an update of values, row by row, that the owner of a training begins and that all of its threads run:
-// a thread that has nothing else to do claims the next share. The owner goes on when all shares are done. No lock: all
-// claim from one word.
+// shared-loop — an update of values, row by row, that the owner of a training begins and that all of its threads run: a
+// thread that has nothing else to do claims the next share. The owner goes on when all shares are done. No lock: all
+// claim from one word. And the optimizer kernels of a network that may have devices: they share what is large while a
+// training has some, and the bits are those of one thread.
 //
 //   words     claim: loop << 12 | shares left; shares done; shares; arguments
 //
@@ -12,8 +13,9 @@
 //       has ended within it, and the training fails.
 
 import { WeighbridgeError } from "../../../base/errors.ts";
-import type { OptimizerKernels, OptimizerNumber } from "../../../kernel/optimizer-kernels.ts";
-import { lookUntil } from "../../../worker/level-one/spin.ts";
+import type { Arena } from "../../../kernel/arena.ts";
+import { HYPER, type OptimizerKernels, type OptimizerNumber, SimdOptimizerKernels } from "../../../kernel/optimizer-kernels.ts";
+import { lookUntil } from "../../../worker/level-one/task-loop.ts";
 
 const CLAIM = 0;
 const DONE = 1;
@@ -33,7 +35,7 @@ const WAIT_MS = 10;
 const LOOK_MS = 1;
 
 /** From so many floats on an update is worth other threads. */
-export const SHARED_FLOATS_MIN: number = 2 * SHARE_FLOATS;
+const SHARED_FLOATS_MIN: number = 2 * SHARE_FLOATS;
 
 /** Plain data: it can be posted to another thread. */
 export function createLoopWords(): Int32Array {
@@ -118,4 +120,28 @@ export class SharedLoop {
 function rowsOf(share: number, shareCount: number, rowCount: number): { readonly from: number; readonly to: number } {
   const from = Math.floor((share * rowCount) / shareCount);
   return { from, to: Math.floor(((share + 1) * rowCount) / shareCount) };
+}
+
+const DOUBLE_BYTES = 8;
+
+/** How other threads are told of a loop. */
+export type LoopCrew = { readonly loop: SharedLoop; readonly call: () => void };
+
+export class UpdateKernels extends SimdOptimizerKernels {
+  override readonly updateBlock: OptimizerKernels["updateBlock"];
+  /** Of the training that is under way, if it has devices. */
+  crew: LoopCrew | undefined;
+
+  constructor(arena: Arena) {
+    super(arena);
+    const { updateBlock } = new SimdOptimizerKernels(arena);
+    const doubles = new Float64Array(arena.memory.buffer);
+    this.updateBlock = (...block) => {
+      const { crew } = this;
+      const [rowCount, width, hyper] = [block[6], block[7], block[8]];
+      const countsSteps = doubles[hyper / DOUBLE_BYTES + HYPER.rowSteps] !== 0;
+      if (crew === undefined || countsSteps || rowCount * width < SHARED_FLOATS_MIN) updateBlock(...block);
+      else crew.loop.update(crew.call, ...block);
+    };
+  }
 }

@@ -14,7 +14,7 @@
 
 import type { Clock } from "../../../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../../../base/deferred.ts";
-import { reasonOf, showValue, WeighbridgeError } from "../../../base/errors.ts";
+import { badArgument, reasonOf, showValue, WeighbridgeError } from "../../../base/errors.ts";
 import { checkOptions } from "../../../base/known-options.ts";
 import { SimdOptimizerKernels } from "../../../kernel/optimizer-kernels.ts";
 import type { Activations } from "../../../nn/activations.ts";
@@ -35,8 +35,7 @@ import { pushesOf, type TrainingGrant } from "./device-loop.ts";
 import { createFactorWords, productShapes } from "./gradient-factors.ts";
 import { createMaxima, GradientSums, gradientKey, scratchWords } from "./gradient-sums.ts";
 import { buildReplica, type Replica, type ReplicaPlan, type ReplicaSource } from "./replica.ts";
-import { createLoopWords, SharedLoop } from "./shared-loop.ts";
-import type { LoopCrew } from "./update-kernels.ts";
+import { createLoopWords, type LoopCrew, SharedLoop } from "./shared-loop.ts";
 
 /** How many, and the module whose createNetwork and createLoss make the network in every thread. */
 export type DevicesOptions = { readonly count: number; readonly network?: URL };
@@ -100,7 +99,7 @@ function checkStages(network: Network, count: number): void {
 }
 
 function bad(what: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", `devices: ${what}`);
+  return badArgument(`devices: ${what}`);
 }
 
 /**
