@@ -4,11 +4,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 import { forSeeds } from "./seeds.ts";
 
 const DEADLINE = { deadlineMs: 60_000 };
@@ -17,7 +17,7 @@ const MAX = 5;
 
 function rangeCluster(seed: number): SimCluster {
   return new SimCluster({
-    ...{ seed, serverCount: 2, workerCount: 2, settle: () => setImmediate() },
+    ...{ seed, serverCount: 2, workerCount: 2, settle: SETTLING },
     ...{ heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500, startTimeoutMs: 3000 },
     network: { latencyMsMin: 0, latencyMsMax: 1 + (seed % 4) },
     optionsOf: (node) => (node === SCHEDULER_ID ? { workerCountMax: MAX } : roleOf(node) === "worker" ? { rank: undefined } : {}),
