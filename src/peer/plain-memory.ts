@@ -23,15 +23,15 @@ export class PlainMemory implements RequestMemory {
 }
 
 const FREE_MAX = 8;
+/** Of all nodes in this process: what one gives back is as good for the next. */
+const FREE: Uint8Array[] = [];
 
 export class PlainReadBuffers implements ReadBuffers {
-  readonly #free: Uint8Array[] = [];
-
   take(): Uint8Array {
-    return this.#free.pop() ?? new Uint8Array(READ_BUFFER_BYTES);
+    return FREE.pop() ?? new Uint8Array(READ_BUFFER_BYTES);
   }
 
   give(buffer: Uint8Array): void {
-    if (this.#free.length < FREE_MAX) this.#free.push(buffer);
+    if (FREE.length < FREE_MAX) FREE.push(buffer);
   }
 }
