@@ -148,6 +148,7 @@ export class SimCluster {
       linkTimeoutMs,
       faults: faults === undefined ? undefined : { ...faults, seed },
       arenaBytesMax: ARENA_BYTES,
+      touchesAhead: false, // A server of a simulation has a few rows, and is gone in a moment.
       replicas: this.#options.replicas,
       jobId: `sim-${seed}`,
       placement: this.#options.placement ?? (seed % 2 === 1 ? "ring" : "range"),
