@@ -2,6 +2,10 @@
 // for each module that a process loads, and a server has several hundred: from one file, a process needs two thirds of
 // the CPU time to start.
 //
+// Node's cache of compiled code has of a file what V8 compiles when it loads it: functions in parentheses, and no
+// others. So modules that every node loads when it starts are such functions: from the cache, a server starts with
+// another sixth less. All modules would be too many to read for each process.
+//
 // It reads what our compiler makes of our sources: imports and exports by name, at the beginning of a line. Whatever it
 // cannot read ends the build.
 //
@@ -48,19 +52,20 @@ function metaOf(path) {
 /** The modules of a build by their paths below it, with their text. */
 type Sources = ReadonlyMap<string, string>;
 type Module = {
-  /** A statement that makes the module known to `load`. */
+  /** A function that evaluates it. */
   readonly text: string;
   readonly exported: readonly string[];
 };
 
 /**
- * Bundles what is in `dist`. `kept`: files that are opened by their path, besides those that nobody imports. Throws for
- * a module that cannot be bundled.
+ * Bundles what is in `dist`. `kept`: files that are opened by their path, besides those that nobody imports. `starts`:
+ * what nodes load first; V8 compiles it and all that it imports at once. Throws for a module that cannot be bundled.
  */
-export function bundle(dist: string, kept: readonly string[]): void {
+export function bundle(dist: string, kept: readonly string[], starts: readonly string[] = []): void {
   const paths = globSync("src/**/*.js", { cwd: dist }).map((path) => path.replaceAll("\\", "/"));
   const sources = new Map(paths.toSorted().map((path) => [path, readFileSync(join(dist, path), "utf8")]));
   const imported = new Set([...sources].flatMap(([path, text]) => importsOf(path, text)));
+  const atOnce = closureOf(starts, sources);
   const texts: string[] = [];
   for (const [path, source] of sources) {
     if (!imported.has(path) && !kept.includes(path)) {
@@ -68,7 +73,7 @@ export function bundle(dist: string, kept: readonly string[]): void {
       continue;
     }
     const { text, exported } = moduleOf(path, source, sources);
-    texts.push(text);
+    texts.push(`modules["${path}"] = ${atOnce.has(path) ? `(${text})` : text};\n`);
     if (kept.includes(path))
       writeFileSync(join(dist, path), `${loadImport(path)}export const { ${exported.join(", ")} } = load("${path}");\n`);
     else rmSync(join(dist, path));
@@ -84,9 +89,25 @@ function inAscii(text: string): string {
 }
 
 function importsOf(path: string, text: string): string[] {
+  const lazy = [...text.matchAll(LAZY_IMPORT)].map(([, target = ""]) => posix.join(posix.dirname(path), target));
+  return [...importsAtOnce(path, text), ...lazy];
+}
+
+/** Those that are evaluated before the module is. */
+function importsAtOnce(path: string, text: string): string[] {
   const targets = [...text.matchAll(IMPORT), ...text.matchAll(EXPORT_FROM)].map(([, , target = ""]) => target);
-  const lazy = [...text.matchAll(LAZY_IMPORT)].map(([, target = ""]) => target);
-  return [...targets, ...lazy].filter((target) => target.startsWith(".")).map((target) => posix.join(posix.dirname(path), target));
+  return targets.filter((target) => target.startsWith(".")).map((target) => posix.join(posix.dirname(path), target));
+}
+
+/** These modules, and all that are evaluated with them. Throws for one that there is not. */
+function closureOf(paths: readonly string[], sources: Sources): ReadonlySet<string> {
+  const found = new Set(paths);
+  for (const path of found) {
+    const source = sources.get(path);
+    if (source === undefined) throw new Error(`${path} is no module of the build`);
+    for (const imported of importsAtOnce(path, source)) found.add(imported);
+  }
+  return found;
 }
 
 function loadImport(path: string): string {
@@ -128,7 +149,7 @@ function moduleOf(path: string, source: string, sources: Sources): Module {
   if (unread !== undefined) throw new Error(`${path}: the bundle cannot read "${unread}"`);
   const meta = body.includes("$meta") ? `const $meta = metaOf("${path}");\n` : "";
   const result = `return { ${[...exported.values()].join(", ")} };`;
-  return { text: `modules["${path}"] = () => {\n${meta}${lazyLoads(path, body, sources)}${result}\n};\n`, exported: [...exported.keys()] };
+  return { text: `function () {\n${meta}${lazyLoads(path, body, sources)}${result}\n}`, exported: [...exported.keys()] };
 }
 
 function lazyLoads(path: string, text: string, sources: Sources): string {

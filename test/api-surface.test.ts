@@ -345,6 +345,7 @@ const SURFACE: Readonly<Record<string, readonly string[]>> = {
     "type CrashOptions",
     "type PartitionOptions",
     "type RunOptions",
+    "type Settling",
     "type SimClockOptions",
     "type SimClusterOptions",
     "type SimNetworkOptions",

@@ -42,6 +42,21 @@ test("modules are evaluated once, after those that they import, or when they are
   );
 });
 
+test("what nodes load first is compiled at once, with all that it imports, and is evaluated when it is imported, too", () => {
+  const dist = buildOf({
+    "src/start.js": `console.log("start");\nconst { a } = await import("./root.js");\nconsole.log(a);\n`,
+    "src/root.js": `import { b } from "./below.js";\nconst late = () => import("./late.js");\nexport const a = b + String(late).length * 0;\n`,
+    "src/below.js": `console.log("below");\nexport const b = 2;\n`,
+    "src/late.js": "export const c = 3;\n",
+  });
+  bundle(dist, [], ["src/root.js"]);
+  assert.equal(outputOf(dist, "src/start.js"), "start\nbelow\n2\n");
+  const text = readFileSync(join(dist, "src/modules.js"), "utf8");
+  const atOnce = [...text.matchAll(/^modules\["(.*)"\] = \(function/gm)].map(([, path]) => path);
+  assert.deepEqual(atOnce, ["src/below.js", "src/root.js"]);
+  assert.throws(() => bundle(buildOf({ "src/start.js": "" }), [], ["src/gone.js"]), /src\/gone\.js is no module of the build/);
+});
+
 test("the modules' file is ASCII, and says the same", () => {
   const dist = buildOf({
     "src/start.js": `import { text } from "./text.js";\nconsole.log(text(3), /^[↑…]$/u.test("…"));\n`,

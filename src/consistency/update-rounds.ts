@@ -363,7 +363,8 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
   }
 
   /** The open contributions of a parameter, by clock and then as in UpdateRounds.U2: they move with its part (W10). */
-  openOf(parameter: number): (Contribution<H> & { readonly clock: number })[] {
+  openOf(parameter: number): readonly (Contribution<H> & { readonly clock: number })[] {
+    if (this.#open.size === 0) return []; // Copies ask for every part of every parameter.
     const open = [...this.#open].flatMap(([clock, rounds]) =>
       (rounds.get(parameter) ?? []).map(({ worker, incarnation, handle }) => ({ clock, worker, incarnation, handle })),
     );

@@ -49,6 +49,8 @@ type ArenaOptions = {
   readonly reserve?: boolean | undefined;
   /** How far work may go beyond `bytesMax` if there is a reserve (Arena.A5). Defaults to the end of the addresses. */
   readonly beyondBytesMax?: number | undefined;
+  /** False: `touchAhead` does nothing, for a server of which little is wanted for a short time. Defaults to true. */
+  readonly touchesAhead?: boolean | undefined;
   /** The memory of an arena without a reserve that another thread opened: its spans are those of both (Arena.A6). */
   readonly opened?: KernelMemory | undefined;
 };
@@ -75,6 +77,7 @@ export class Arena {
   readonly #reserveStart: number;
   /** Room beyond `bytesMax` (Arena.A5). */
   readonly #beyondBytes: number;
+  readonly #touchesAhead: boolean;
 
   /** Throws BAD_ARGUMENT for an impossible size. Has less memory if the engine cannot provide as much. */
   constructor(options: ArenaOptions = {}) {
@@ -85,6 +88,7 @@ export class Arena {
     }
     const beyondPages = reserve ? Math.min(PAGES_MAX - pageCount, Math.floor(beyondBytesMax / PAGE_BYTES)) : 0;
     this.memory = opened ?? createMemory(pageCount, beyondPages, shared);
+    this.#touchesAhead = options.touchesAhead ?? true;
     const { buffer } = this.memory;
     this.bytesMax = Math.min(buffer.byteLength, pageCount * PAGE_BYTES);
     this.#beyondBytes = buffer.byteLength - this.bytesMax;
@@ -229,7 +233,7 @@ export class Arena {
    * touched.
    */
   touchAhead(byteCount: number, pagesMax: number): number {
-    return this.module.touchAhead(Math.min(byteCount, this.bytesMax - 1), pagesMax);
+    return this.#touchesAhead ? this.module.touchAhead(Math.min(byteCount, this.bytesMax - 1), pagesMax) : 0;
   }
 
   /** State of so many bytes came to this address, or is about to go from it. Only the reserve counts it. */

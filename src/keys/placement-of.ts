@@ -4,6 +4,8 @@
 // Invariants:
 //   PlacementOf.D1. While parts move from some servers to others, part by part in the order of their numbers, every
 //       placement between is described by how far they have come: no list of parts, and the way back is the same.
+//   PlacementOf.D2. What a policy makes of some servers is a value, which all of a process share: a server and its
+//       exchange of parts, and every node of a simulation.
 
 import { badArgument } from "../base/errors.ts";
 import { PART_COUNT, Placement, type PlacementOptions } from "./placement.ts";
@@ -17,17 +19,20 @@ export function placementOf(description: PlacementDescription): Placement {
 
 type Policy = PlacementDescription["policy"];
 
-/** Makes placements one after the other. What takes longest, those of a policy, it keeps: the two ends of a move. */
+/** The two ends of a move, of as many jobs as a process looks at in turn. */
+const ENDS_MAX = 8;
+
+/** Makes placements one after the other. What takes longest, those of a policy, is kept (PlacementOf.D2). */
 export class Placements {
-  #ends = new Map<string, Placement>();
+  static readonly #ends = new Map<string, Placement>();
 
   /** Throws BAD_ARGUMENT if the description is invalid. */
   of({ policy, moved = [], move, servers, epoch }: PlacementDescription): Placement {
     const options = { servers, epoch };
     if (move !== undefined) return this.#between(policy, move, options);
-    const { owners, servers: ranks } = this.#end(policy, servers);
-    const others = movedOwners(moved, ranks);
-    return new Placement(options, () => (part) => others.get(part) ?? owners[part]!);
+    const end = this.#end(policy, servers);
+    const others = movedOwners(moved, end.servers);
+    return new Placement(options, others.size === 0 ? end : () => (part) => others.get(part) ?? end.owners[part]!);
   }
 
   /** PlacementOf.D1 */
@@ -42,8 +47,11 @@ export class Placements {
   /** As the policy has it; its epoch is of no use. */
   #end(policy: Policy, servers: readonly number[]): Placement {
     const name = `${policy} ${servers.join()}`;
-    const made = this.#ends.get(name) ?? (policy === "ring" ? ringPlacement : rangePlacement)({ servers, epoch: 0 });
-    this.#ends = new Map([...this.#ends].filter(([other]) => other !== name).slice(-1)).set(name, made);
+    const ends = Placements.#ends;
+    const made = ends.get(name) ?? (policy === "ring" ? ringPlacement : rangePlacement)({ servers, epoch: 0 });
+    ends.delete(name);
+    ends.set(name, made); // the last one asked for goes last
+    if (ends.size > ENDS_MAX) ends.delete([...ends.keys()][0]!);
     return made;
   }
 }

@@ -32,10 +32,18 @@ export class Placement {
   /** For each part the index of its owner in `servers`: what the partition kernel wants. */
   readonly owners: Uint16Array;
 
-  /** For the policies. Throws BAD_ARGUMENT before it calls the policy. */
-  constructor(options: PlacementOptions, policy: PlacementPolicy) {
+  /**
+   * For the policies, and for a placement of the same servers with another epoch. Throws BAD_ARGUMENT before it calls
+   * the policy.
+   */
+  constructor(options: PlacementOptions, policy: PlacementPolicy | Placement) {
     this.epoch = options.epoch;
     this.servers = checkedServers(options);
+    if (policy instanceof Placement) {
+      assert(String(this.servers) === String(policy.servers), "the owners of a placement are those of its servers");
+      this.owners = policy.owners;
+      return;
+    }
     this.owners = new Uint16Array(PART_COUNT);
     const ownerIndexOf = policy(this.servers);
     for (let part = 0; part < PART_COUNT; part++) {

@@ -35,6 +35,8 @@ const ARENA_BYTES = 3 * 2 ** 30;
 
 export type ServerNodeOptions = MemberOptions & {
   readonly arenaBytesMax?: number | undefined;
+  /** False: the pages of tables that grow are not touched before they are needed. Defaults to true. */
+  readonly touchesAhead?: boolean | undefined;
   /** Called once, with their memory, when the first parameter or the first sums are made. Must not throw. */
   readonly onState?: ((arena: Arena) => void) | undefined;
   /** PS functions of the user's own, beside the built-in ones. */
@@ -91,7 +93,7 @@ export class ServerNode extends MemberNode {
   #sharerCount: number;
 
   constructor(options: ServerNodeOptions) {
-    const arena = new Arena({ bytesMax: options.arenaBytesMax ?? ARENA_BYTES, reserve: true });
+    const arena = new Arena({ bytesMax: options.arenaBytesMax ?? ARENA_BYTES, reserve: true, touchesAhead: options.touchesAhead });
     const { workerCount, functions = [], plugIns, compression, checkpointFiles, limits = {} } = options;
     checkReplication(options);
     super(

@@ -144,3 +144,9 @@ test("touching ahead ends with the arena", () => {
   for (let bytes = bringPagesAhead(arena); bytes > 0; bytes = bringPagesAhead(arena)) total += bytes;
   assert.ok(total > MIB && total < 2 * MIB, `${total} bytes`);
 });
+
+test("an arena that is not to touch pages ahead touches none", () => {
+  const arena = new Arena({ bytesMax: 64 * MIB, touchesAhead: false });
+  assert.equal(bringPagesAhead(arena), 0);
+  assert.equal(arena.aheadBytes, 0);
+});

@@ -21,7 +21,8 @@ export class PartBlocks {
 
   /** Those of a part, ascending. */
   indexesOf(part: number): readonly number[] {
-    return ascending(this.#parts.get(part) ?? []);
+    const indexes = this.#parts.get(part);
+    return indexes === undefined ? [] : ascending(indexes);
   }
 
   /** Replaces the block of this index, if any; its memory goes with its last hold. */

@@ -14,7 +14,7 @@ import type { SchedulerOptions } from "../scheduler/scheduler-options.ts";
 import type { PrepareRequest } from "../wire/control.ts";
 import type { MemberKind } from "../wire/hello.ts";
 import type { Role } from "../wire/node-id.ts";
-import { SimClock } from "./sim-clock.ts";
+import { SimClock, type SimClockOptions } from "./sim-clock.ts";
 import { SimNetwork } from "./sim-network.ts";
 
 export const SCHEDULER_ADDRESS = "sim://scheduler:9000";
@@ -33,7 +33,7 @@ export type ControlClusterOptions = {
   readonly workerCount?: number;
   readonly seed?: number;
   /** See SimClock: how to wait for promises between events. */
-  readonly settle?: () => Promise<void>;
+  readonly settle?: SimClockOptions["settle"];
 };
 
 export class ControlCluster {

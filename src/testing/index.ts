@@ -1,6 +1,6 @@
 // The door `weighbridge/testing`: a simulated clock, network and cluster, to test code on Weighbridge from a seed.
 
 export { Random } from "../base/random.ts";
-export { type RunOptions, SimClock, type SimClockOptions } from "./sim-clock.ts";
+export { type RunOptions, type Settling, SimClock, type SimClockOptions } from "./sim-clock.ts";
 export { SimCluster, type SimClusterOptions } from "./sim-cluster.ts";
 export { type CrashOptions, type PartitionOptions, SimNetwork, type SimNetworkOptions } from "./sim-network.ts";

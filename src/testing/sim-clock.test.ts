@@ -2,11 +2,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setImmediate as setTask } from "node:timers";
 import { setImmediate } from "node:timers/promises";
 import { waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
-import { SimClock } from "./sim-clock.ts";
+import { type Settling, SimClock, type SimClockOptions } from "./sim-clock.ts";
 
 test("runs events by time, and at the same time in the order of the calls (SimClock.T2)", async () => {
   const clock = new SimClock();
@@ -149,4 +150,60 @@ test("what an event throws comes out of run, and the clock can go on", async () 
   await assert.rejects(clock.run(), /boom/);
   await clock.run();
   assert.ok(ran);
+});
+
+/** As a host with tasks and microtasks has it (test/support/settling.ts is Node's). */
+const { _tickCallback: settleNow } = process as typeof process & { readonly _tickCallback: () => void };
+let turns = 0;
+const COUNTED: Settling = {
+  inTask: (task) => {
+    turns++;
+    setTask(task);
+  },
+  settleNow: () => settleNow(),
+};
+
+test("a Settling gives the same run as a turn of the event loop per event, with few turns (SimClock.T3)", async () => {
+  const runOf = async (settle: NonNullable<SimClockOptions["settle"]>): Promise<readonly string[]> => {
+    const clock = new SimClock({ settle });
+    const random = new Random(7);
+    const seen: string[] = [];
+    const wander = async (name: string): Promise<void> => {
+      for (let step = 0; step < 200; step++) {
+        await new Promise<void>((resolve) => clock.after(random.below(5), resolve));
+        for (let awaits = random.below(60); awaits > 0; awaits--) await Promise.resolve();
+        if (random.chance(0.3)) clock.soon(() => seen.push(`${name} soon at ${clock.nowMs()}`));
+        seen.push(`${name} ${step} at ${clock.nowMs()}`);
+      }
+    };
+    await clock.runUntil(Promise.all(["a", "b", "c"].map(wander)));
+    return seen;
+  };
+  const expected = await runOf(setImmediate);
+  turns = 0;
+  assert.deepEqual(await runOf(COUNTED), expected);
+  assert.ok(turns < expected.length / 20, `${turns} turns for ${expected.length} events`);
+});
+
+test("with a Settling too, what an event throws ends the run, a livelock is told, and a lost promise is not waited for", async () => {
+  const clock = new SimClock({ settle: COUNTED });
+  clock.after(1, () => {
+    throw new Error("thrown by an event");
+  });
+  await assert.rejects(clock.run(), /thrown by an event/);
+  const again = (): void => void clock.after(1, again);
+  again();
+  await assert.rejects(clock.run({ maxEvents: 1000 }), /a livelock\?/);
+  const idle = new SimClock({ settle: COUNTED });
+  await assert.rejects(idle.runUntil(new Promise(() => {})), /still pending/);
+});
+
+test("with a Settling a run waits for what the event loop brings while no event is left", async () => {
+  const clock = new SimClock({ settle: COUNTED });
+  const brought = setImmediate().then(async () => {
+    await setImmediate();
+    await new Promise<void>((resolve) => clock.after(5, resolve));
+    return clock.nowMs();
+  });
+  assert.equal(await clock.runUntil(brought), 5);
 });

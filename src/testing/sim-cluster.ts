@@ -11,7 +11,7 @@ import type { FaultOptions } from "../peer/faults.ts";
 import { idOf, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { WorkerNode } from "../worker/worker-node.ts";
 import { WorkerServices } from "../worker/worker-services.ts";
-import { SimClock } from "./sim-clock.ts";
+import { SimClock, type SimClockOptions } from "./sim-clock.ts";
 import { SimNetwork, type SimNetworkOptions } from "./sim-network.ts";
 import { type OfficeOptions, startOffice } from "./start-office.ts";
 
@@ -35,7 +35,7 @@ export type SimClusterOptions = {
   /** What a node is started with beside all that, each time it is started. */
   readonly optionsOf?: (node: number) => Partial<OfficeOptions>;
   /** See SimClock: how to wait for promises between events. */
-  readonly settle?: () => Promise<void>;
+  readonly settle?: SimClockOptions["settle"];
 };
 
 const CLUSTER_OPTIONS: readonly (keyof SimClusterOptions)[] = [
@@ -148,6 +148,7 @@ export class SimCluster {
       linkTimeoutMs,
       faults: faults === undefined ? undefined : { ...faults, seed },
       arenaBytesMax: ARENA_BYTES,
+      touchesAhead: false, // A server of a simulation has a few rows, and is gone in a moment.
       replicas: this.#options.replicas,
       jobId: `sim-${seed}`,
       placement: this.#options.placement ?? (seed % 2 === 1 ? "ring" : "range"),

@@ -11,7 +11,6 @@
 //       full socket.
 
 import { assert } from "../base/assert.ts";
-import { joinBytes } from "../base/bytes.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
 import { RingQueue } from "../base/ring-queue.ts";
@@ -52,6 +51,9 @@ type Write = {
 type Segment = { readonly arriveMs: number; readonly bytes: Uint8Array; readonly ending: "end" | Error | undefined };
 
 const NO_BYTES = new Uint8Array(0);
+const ROOM_BYTES = 4 * SEGMENT_BYTES_MAX;
+let room = new Uint8Array(0);
+let roomTaken = 0;
 
 export type SimLinkOptions = { readonly wire: SimWire; readonly host: string; readonly remoteHost: string; readonly remote: string };
 
@@ -324,17 +326,27 @@ export class SimLink implements Link {
 
 /** Copies at most `bytesMax` bytes of the write, and moves its position behind them and behind empty chunks. */
 function copyFrom(write: Write, bytesMax: number): Uint8Array {
-  const parts: Uint8Array[] = [];
+  const bytes = roomFor(bytesMax);
   let length = 0;
   for (let chunk = write.chunks[write.index]; chunk !== undefined; chunk = write.chunks[write.index]) {
     if (chunk.length === 0) break; // L6: the next look at the write finds it
     const part = chunk.subarray(write.offset, write.offset + bytesMax - length);
-    parts.push(part);
+    bytes.set(part, length);
     length += part.length;
     write.offset += part.length;
     if (write.offset < chunk.length) break;
     write.index++;
     write.offset = 0;
   }
-  return joinBytes(parts);
+  roomTaken += length;
+  return bytes.subarray(0, length);
+}
+
+/** Segments lie one after the other in few large arrays: most are shorter than what it takes to make an array. */
+function roomFor(byteCount: number): Uint8Array {
+  if (roomTaken + byteCount > room.length) {
+    room = new Uint8Array(ROOM_BYTES);
+    roomTaken = 0;
+  }
+  return room.subarray(roomTaken);
 }

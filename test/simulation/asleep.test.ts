@@ -3,12 +3,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import type { Embedding } from "../../src/worker/embedding.ts";
+import { SETTLING } from "../support/settling.ts";
 
 const HOUR_MS = 3_600_000;
 /** Seldom, so that an hour has few events. */
@@ -34,7 +34,7 @@ for (const [who, sleeper, fenced] of [
   ["scheduler", SCHEDULER_ID, STANDBY],
 ] as const)
   test(`a ${who} wakes up after an hour: ${fenced === undefined ? "it is taken back" : "whoever was given up is FENCED"}, and each push counts once`, async () => {
-    const cluster = new SimCluster({ seed: 1, serverCount: 1, workerCount: 2, replicas: 2, ...TIMES, settle: () => setImmediate() });
+    const cluster = new SimCluster({ seed: 1, serverCount: 1, workerCount: 2, replicas: 2, ...TIMES, settle: SETTLING });
     await cluster.start();
     const sessions = await cluster.run(Promise.all(WORKERS.map((rank) => Session.open(cluster.worker(rank).node, DEADLINE))));
     const spec = { dim: 1, consistency: "asp", optimizer: { type: "sum" } } as const;

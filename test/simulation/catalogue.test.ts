@@ -4,7 +4,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
@@ -14,6 +13,7 @@ import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import type { Worker } from "../../src/worker/worker.ts";
+import { SETTLING } from "../support/settling.ts";
 import { forSeeds } from "./seeds.ts";
 import { SimDisk } from "./sim-disk.ts";
 import { stormyCluster } from "./stormy-cluster.ts";
@@ -41,7 +41,7 @@ async function quietCluster({
     serverCount,
     workerCount,
     startTimeoutMs: START_TIMEOUT_MS,
-    settle: () => setImmediate(),
+    settle: SETTLING,
     optionsOf: () => {
       const { layer } = disk.mount(cluster.clock, 0);
       const restoreFrom = isStarted && isRestored ? { restoreFrom: () => openCheckpoint(ROOT, { layer }) } : {};

@@ -3,7 +3,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
 import { KVServer } from "../../src/faces/kv/kv-server.ts";
@@ -16,6 +15,7 @@ import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import type { PlacementView } from "../../src/wire/roster.ts";
 import type { Embedding } from "../../src/worker/embedding.ts";
+import { SETTLING } from "../support/settling.ts";
 import { optionsOf, runAcknowledged, runBits, runPace, SERVERS, undisturbedReads, WORKERS } from "./changing-placement.ts";
 import { forSeeds } from "./seeds.ts";
 
@@ -56,7 +56,7 @@ test(`for ${SEEDS} seeds with servers that leave the placement and come back at 
 });
 
 test("a job that holds raw keys of kv refuses a change of its servers as a whole, naming the application", async () => {
-  const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
+  const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: SETTLING, optionsOf });
   await cluster.start();
   for (let rank = 0; rank < SERVERS; rank++) new KVServer(cluster.server(rank), 3);
   const kv = new KVWorker(cluster.worker(0), 3);
@@ -71,7 +71,7 @@ test("a job that holds raw keys of kv refuses a change of its servers as a whole
  * from it.
  */
 async function stuckChange(): Promise<{ readonly cluster: SimCluster; readonly rows: Embedding; readonly change: Promise<void> }> {
-  const cluster = new SimCluster({ seed: 2, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
+  const cluster = new SimCluster({ seed: 2, serverCount: SERVERS, workerCount: WORKERS, settle: SETTLING, optionsOf });
   await cluster.start();
   const session = await cluster.run(Session.open(cluster.worker(0).node));
   const rows = await cluster.run(session.embedding("rows", { dim: 1, optimizer: { type: "sum" } }));
@@ -106,7 +106,7 @@ test("parts whose server dies before they have left it are as all others of it: 
 });
 
 test("a scheduler that dies once the workers are prepared holds nobody up for ever, and the next one moves parts again", async () => {
-  const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
+  const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: SETTLING, optionsOf });
   await cluster.start();
   const sessions = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank).node))));
   const tensors = await cluster.run(Promise.all(sessions.map((session) => session.tensor("w", { shape: [4], consistency: "bsp" }))));
@@ -135,7 +135,7 @@ test("a scheduler that dies once the workers are prepared holds nobody up for ev
 });
 
 test("a placement that servers have, and a scheduler died before its parts were handed over, is taken back by the next one, which gives its epoch to no other (PlacementChanges.C6)", async () => {
-  const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
+  const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: SETTLING, optionsOf });
   await cluster.start();
   changePlacement(nodesOf(cluster), { policy: "ring" }).catch(() => {}); // nobody is there to hear of it
   const isHeard = (): boolean => [0, 1, 2].some((rank) => cluster.server(rank).server?.ownership.epoch === 2);
@@ -153,7 +153,7 @@ test("a placement that servers have, and a scheduler died before its parts were 
 
 test("a server that one worker cannot reach holds that worker's other requests back until its link is given up, and not longer; another worker's go on (R4)", async () => {
   const linkTimeoutMs = 3000;
-  const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf, linkTimeoutMs });
+  const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: SETTLING, optionsOf, linkTimeoutMs });
   await cluster.start();
   const sessions = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank).node))));
   const tables = await cluster.run(
@@ -181,7 +181,7 @@ test("a server that one worker cannot reach holds that worker's other requests b
 });
 
 test("a first request that an application cut itself is refused, nothing applied, while a change of the servers is prepared, and served after it", async () => {
-  const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
+  const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: SETTLING, optionsOf });
   await cluster.start();
   for (let rank = 0; rank < SERVERS; rank++) new KVServer(cluster.server(rank), 0);
   const kv = new KVWorker(cluster.worker(0), 0);
@@ -215,7 +215,7 @@ test("a first request that an application cut itself is refused, nothing applied
 });
 
 test("a first request that an application cut itself is served when the change of the servers that was prepared is abandoned", async () => {
-  const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
+  const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: SETTLING, optionsOf });
   await cluster.start();
   for (let rank = 0; rank < SERVERS; rank++) new KVServer(cluster.server(rank), 0);
   const kv = new KVWorker(cluster.worker(0), 0);
@@ -233,7 +233,7 @@ test("a first request that an application cut itself is served when the change o
 
 /** Rows of one push, and a move to servers 1 and 2 that has begun. */
 async function begunMove(): Promise<{ readonly cluster: SimCluster; readonly rows: Embedding }> {
-  const cluster = new SimCluster({ seed: 3, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate, optionsOf });
+  const cluster = new SimCluster({ seed: 3, serverCount: SERVERS, workerCount: WORKERS, settle: SETTLING, optionsOf });
   await cluster.start();
   const session = await cluster.run(Session.open(cluster.worker(0).node));
   const rows = await cluster.run(session.embedding("rows", { dim: 1, optimizer: { type: "sum" } }));

@@ -3,7 +3,6 @@
 // run in which nothing moves.
 
 import assert from "node:assert/strict";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
 import { KVServer } from "../../src/faces/kv/kv-server.ts";
@@ -12,6 +11,7 @@ import { type Changes, keepChanging, moveAny } from "../../src/testing/change-pl
 import { GRADIENT_TYPES } from "../../src/testing/optimizer-types.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 
 export const SERVERS = 3;
 export const WORKERS = 2;
@@ -37,7 +37,7 @@ async function runAll<T>(
   job: (cluster: SimCluster, rank: number) => Promise<T>,
   isReplicated = false,
 ): Promise<{ readonly outcomes: readonly T[]; readonly changes: Changes; readonly refusedCount: number }> {
-  const common = { seed, serverCount: SERVERS, workerCount: WORKERS, settle: setImmediate } as const;
+  const common = { seed, serverCount: SERVERS, workerCount: WORKERS, settle: SETTLING } as const;
   const replicated = {
     replicas: 2,
     heartbeatIntervalMs: 50,

@@ -3,7 +3,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { restoreCheckpoint, takeCheckpoint } from "../../src/api/checkpoint.ts";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
@@ -22,6 +21,7 @@ import { throwsCode } from "../../src/testing/throws-code.ts";
 import type { Fields, FieldValues } from "../../src/wire/function-schema.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import { systemError } from "../support/checkpoint-files.ts";
+import { SETTLING } from "../support/settling.ts";
 import { SimDisk } from "./sim-disk.ts";
 
 const ROOT = "/checkpoints";
@@ -35,7 +35,7 @@ class Stage {
     seed: ++clusterCount,
     serverCount: 2,
     workerCount: 2,
-    settle: () => setImmediate(),
+    settle: SETTLING,
     optionsOf: () => ({ checkpointFiles: new ServerFiles(ROOT, this.faulty({ ...this.disk.mount(this.cluster.clock, 2).layer })) }),
   });
   sessions: readonly Session[] = [];

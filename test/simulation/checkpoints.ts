@@ -8,7 +8,6 @@
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import type { WaitOptions } from "../../src/base/deferred.ts";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
@@ -23,6 +22,7 @@ import type { OfficeOptions } from "../../src/testing/start-office.ts";
 import { rankOf, roleOf } from "../../src/wire/node-id.ts";
 import type { Embedding } from "../../src/worker/embedding.ts";
 import type { Tensor } from "../../src/worker/tensor.ts";
+import { SETTLING } from "../support/settling.ts";
 import { type Mount, SimDisk } from "./sim-disk.ts";
 
 const WORKERS = 2;
@@ -76,7 +76,7 @@ async function syncState({ bsp, rounds }: Model, wait: WaitOptions): Promise<rea
 
 /** The sync state of a job that nothing disturbs, at the beginning of each clock. */
 export async function undisturbed(): Promise<readonly (readonly number[])[]> {
-  const cluster = new SimCluster({ seed: 1, serverCount: 1, workerCount: WORKERS, settle: () => setImmediate() });
+  const cluster = new SimCluster({ seed: 1, serverCount: 1, workerCount: WORKERS, settle: SETTLING });
   await cluster.start();
   const states: (readonly number[])[] = [];
   const job = async (rank: number): Promise<void> => {
@@ -181,7 +181,7 @@ export class Checkpoints {
       },
       network: { latencyMsMin: 0, latencyMsMax: 1 + random.below(15), breakChance: random.below(3) * 0.005 },
       heartbeatTimeoutMs: 5000,
-      settle: () => setImmediate(),
+      settle: SETTLING,
       optionsOf: (node) => this.#optionsOf(node),
     });
   }

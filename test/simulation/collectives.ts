@@ -4,7 +4,6 @@
 // hangs; who is left goes on.
 
 import assert from "node:assert/strict";
-import { setImmediate } from "node:timers/promises";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import type { Postoffice } from "../../src/faces/kv/postoffice.ts";
@@ -13,6 +12,7 @@ import { meshOf } from "../../src/testing/start-office.ts";
 import { DIRECT_BYTES_MAX } from "../../src/wire/collective-frame.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import { Collective } from "../../src/worker/collective.ts";
+import { SETTLING } from "../support/settling.ts";
 
 /** Just too long to go directly, and several parts long. */
 const RING = DIRECT_BYTES_MAX / 4 + 5;
@@ -54,7 +54,7 @@ function assertSameBits(actual: Float32Array, expected: Float32Array, what: stri
 }
 
 function collectiveCluster(options: Partial<SimClusterOptions> & { readonly workerCount: number }): SimCluster {
-  return new SimCluster({ seed: 1, serverCount: 0, settle: () => setImmediate(), ...options });
+  return new SimCluster({ seed: 1, serverCount: 0, settle: SETTLING, ...options });
 }
 
 async function openAll(cluster: SimCluster, workerCount: number): Promise<Collective[]> {

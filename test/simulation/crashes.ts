@@ -3,7 +3,6 @@
 // well.
 
 import assert from "node:assert/strict";
-import { setImmediate } from "node:timers/promises";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import { KVServer } from "../../src/faces/kv/kv-server.ts";
@@ -11,6 +10,7 @@ import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
 import type { Postoffice } from "../../src/faces/kv/postoffice.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { Group, idOf, rankOf, roleOf } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 
 const SERVERS = 2;
 const WORKERS = 2;
@@ -44,7 +44,7 @@ class Crashes {
       network: { latencyMsMin: 0, latencyMsMax: 1 + this.random.below(10), breakChance: this.random.below(2) * 0.005 },
       heartbeatIntervalMs: 100,
       heartbeatTimeoutMs: 1000,
-      settle: () => setImmediate(),
+      settle: SETTLING,
     });
   }
 

@@ -3,13 +3,13 @@
 // it.
 
 import assert from "node:assert/strict";
-import { setImmediate } from "node:timers/promises";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import type { Log } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
 import { KVServer } from "../../src/faces/kv/kv-server.ts";
 import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
 import { SimCluster, type SimClusterOptions } from "../../src/testing/sim-cluster.ts";
+import { SETTLING } from "../support/settling.ts";
 
 export const HEARTBEAT_TIMEOUT_MS = 2000;
 export const LINK_TIMEOUT_MS = 6000;
@@ -23,7 +23,7 @@ export function cutCluster(options: Partial<SimClusterOptions> = {}): SimCluster
     workerCount: 2,
     heartbeatTimeoutMs: HEARTBEAT_TIMEOUT_MS,
     linkTimeoutMs: LINK_TIMEOUT_MS,
-    settle: () => setImmediate(),
+    settle: SETTLING,
     ...options,
   });
 }

@@ -11,6 +11,7 @@ import { EntryKind, EntryPage } from "../../src/server/replication/log-entry.ts"
 import type { LogPage } from "../../src/server/replication/log-sink.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
+import { SETTLING } from "../support/settling.ts";
 import { SimDisk } from "./sim-disk.ts";
 
 const DIRECTORY = "/durable/server-0";
@@ -26,7 +27,7 @@ function pageOf(number: number): LogPage {
 }
 
 class Stage {
-  readonly clock: SimClock = new SimClock({ settle: () => setImmediate() });
+  readonly clock: SimClock = new SimClock({ settle: SETTLING });
   readonly disk: SimDisk;
   readonly #random: Random;
 

@@ -2,7 +2,6 @@
 // update that was acknowledged and with none that was not sent, bit for bit. Workers that live go on where they were.
 
 import assert from "node:assert/strict";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import type { Log } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
@@ -14,6 +13,7 @@ import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
 import { type Changes, keepChanging } from "../../src/testing/change-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, nameOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 import { noise, SimStore } from "./replicated-job.ts";
 import { type Mount, SimDisk } from "./sim-disk.ts";
 
@@ -66,7 +66,7 @@ export class DurableStage {
       network: { latencyMsMin: 0, latencyMsMax: 1 + (seed % 3), breakChance: isCalm ? 0 : (seed % 3) * 0.001 },
       heartbeatIntervalMs: 500,
       heartbeatTimeoutMs: HEARTBEAT_TIMEOUT_MS,
-      settle: () => setImmediate(),
+      settle: SETTLING,
       log: this.#log(),
       optionsOf: (node) => {
         if (node === SCHEDULER_ID) return { jobId: `sim/${++this.#run}`, ...(keepsState ? { store: this.#store() } : {}) };

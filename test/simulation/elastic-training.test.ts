@@ -3,7 +3,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
@@ -20,6 +19,7 @@ import type { WorkerScaling } from "../../src/scheduler/worker-scaling.ts";
 import type { Consistency } from "../../src/store/consistency.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 import { forSeeds } from "./seeds.ts";
 
 const [INPUTS, CLASSES, BATCH, SAMPLES, EPOCHS] = [6, 3, 20, 130, 8];
@@ -64,7 +64,7 @@ class ElasticTraining {
   constructor(seed: number, onServers: 0 | 1 | 2) {
     this.#onServers = onServers;
     this.cluster = new SimCluster({
-      ...{ seed, serverCount: 2, workerCount: 2, settle: () => setImmediate() },
+      ...{ seed, serverCount: 2, workerCount: 2, settle: SETTLING },
       ...{ heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500, startTimeoutMs: 3000 },
       network: { latencyMsMin: 0, latencyMsMax: 1 + (seed % 3) },
       optionsOf: (node) => (node === SCHEDULER_ID ? { workerCountMax: MAX } : roleOf(node) === "worker" ? { rank: undefined } : {}),

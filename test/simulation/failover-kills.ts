@@ -8,6 +8,7 @@ import { Session } from "../../src/api/session.ts";
 import type { StateRecord } from "../../src/scheduler/scheduler-state.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 import { DEADLINE, noise, SimStore, WORKERS } from "./replicated-job.ts";
 
 const HEAD = idOf("server", 0);
@@ -34,7 +35,7 @@ function newCluster(): SimCluster {
     network: { latencyMsMin: 0.5, latencyMsMax: 2 },
     heartbeatIntervalMs: 50,
     heartbeatTimeoutMs: 500,
-    settle: () => setImmediate(),
+    settle: SETTLING,
     optionsOf: (node) =>
       node === SCHEDULER_ID ? { store: new SimStore(records, (written) => void cluster.clock.after(1, written)) } : { digestEntries: 20 },
   });

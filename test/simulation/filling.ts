@@ -17,6 +17,7 @@ import type { Server } from "../../src/server/server.ts";
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 import { DEADLINE, noise, ReplicatedJob, SERVERS, SimStore } from "./replicated-job.ts";
 
 const HEAD = idOf("server", 0);
@@ -228,7 +229,7 @@ export class FillingStage {
       network: { latencyMsMin: 0.5, latencyMsMax: 2 },
       heartbeatIntervalMs: 50,
       heartbeatTimeoutMs: 500,
-      settle: () => setImmediate(),
+      settle: SETTLING,
       optionsOf: (node) => {
         if (node === SCHEDULER_ID) return { store: new SimStore(records, (written) => written()) };
         return node === STANDBY && ++starts > 1 ? { fillBytes: 1024, ...standbyOptions } : { fillBytes: 1024 };

@@ -4,7 +4,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
@@ -16,6 +15,7 @@ import { ServerNode } from "../../src/server/server-node.ts";
 import { SimCluster, type SimClusterOptions } from "../../src/testing/sim-cluster.ts";
 import { idOf, isGuest, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import type { WorkerNode } from "../../src/worker/worker-node.ts";
+import { SETTLING } from "../support/settling.ts";
 import { forSeeds } from "./seeds.ts";
 import { SimDisk } from "./sim-disk.ts";
 
@@ -25,7 +25,7 @@ const SIZE = 8;
 
 function guestsCluster(options: Partial<SimClusterOptions> = {}): SimCluster {
   return new SimCluster({
-    ...{ seed: 1, serverCount: 2, workerCount: 2, settle: () => setImmediate() },
+    ...{ seed: 1, serverCount: 2, workerCount: 2, settle: SETTLING },
     ...{ heartbeatIntervalMs: 50, heartbeatTimeoutMs: HEARTBEAT_TIMEOUT_MS },
     ...options,
   });

@@ -1,7 +1,6 @@
 // Goal: a model of so many parameters that its manifest, and what a server reports of it, are larger than a control
 // frame is saved and restored by the command line, which has no other way to the servers.
 
-import { setImmediate } from "node:timers/promises";
 import { type RestoredCheckpoint, restoreCheckpoint, type TakenCheckpoint, takeCheckpoint } from "../../src/api/checkpoint.ts";
 import { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
@@ -9,6 +8,7 @@ import { withServers } from "../../src/cli/cluster-client.ts";
 import { openCheckpoint } from "../../src/node/checkpoint/find-checkpoint.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { SETTLING } from "../support/settling.ts";
 import { SimDisk } from "./sim-disk.ts";
 
 export const LARGE_MODEL_PARAMETERS = 900;
@@ -20,7 +20,7 @@ async function startCluster(disk: SimDisk, seed: number): Promise<SimCluster> {
     seed,
     serverCount: 2,
     workerCount: 1,
-    settle: () => setImmediate(),
+    settle: SETTLING,
     optionsOf: () => ({ checkpointFiles: new ServerFiles(ROOT, disk.mount(cluster.clock, 0).layer) }),
   });
   await cluster.start();

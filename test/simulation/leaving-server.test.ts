@@ -3,9 +3,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 import { keptLog } from "./cut-links.ts";
 
 test("a scheduler does not warn of a server that waited for the end, left and ended", async () => {
@@ -15,7 +15,7 @@ test("a scheduler does not warn of a server that waited for the end, left and en
     serverCount: 2,
     workerCount: 1,
     optionsOf: (node) => (node === SCHEDULER_ID ? { log: keptLog(lines) } : {}),
-    settle: () => setImmediate(),
+    settle: SETTLING,
   });
   await cluster.start();
   for (const rank of [0, 1])

@@ -2,7 +2,6 @@
 // unless a worker died or was taken for dead; what may have been begun twice is counted; and nobody waits for ever.
 
 import assert from "node:assert/strict";
-import { setImmediate } from "node:timers/promises";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
@@ -11,6 +10,7 @@ import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import type { Unit, UnitFeed } from "../../src/worker/unit-feed.ts";
+import { SETTLING } from "../support/settling.ts";
 
 const EPOCHS = 2;
 const HEARTBEAT_TIMEOUT_MS = 1000;
@@ -68,7 +68,7 @@ class LentUnits {
       network: { latencyMsMin: 0, latencyMsMax: 1 + random.below(20), breakChance: random.below(2) * 0.01 },
       heartbeatIntervalMs: 100,
       heartbeatTimeoutMs: HEARTBEAT_TIMEOUT_MS,
-      settle: () => setImmediate(),
+      settle: SETTLING,
       optionsOf: (node) => (node === SCHEDULER_ID ? { workerCountMax: this.workerCount + JOINS_MAX } : {}),
       log: { ...SILENT_LOG, warn: (message) => this.#heardOf(message) },
     });

@@ -3,11 +3,11 @@
 // keeps is lost.
 
 import assert from "node:assert/strict";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
 import type { Changes } from "../../src/testing/change-placement.ts";
 import { SimCluster, type SimClusterOptions } from "../../src/testing/sim-cluster.ts";
+import { SETTLING } from "../support/settling.ts";
 import { stormyCluster } from "./stormy-cluster.ts";
 
 const SERVERS = 2;
@@ -26,7 +26,7 @@ const ROWS = { dim: 2, link: { push: "fp16", pull: "bf16", keyCache: true } } as
 
 /** A cluster without faults. */
 export function quietCluster(options: Partial<SimClusterOptions> = {}): SimCluster {
-  return new SimCluster({ seed: 1, serverCount: 1, workerCount: 1, settle: () => setImmediate(), ...options });
+  return new SimCluster({ seed: 1, serverCount: 1, workerCount: 1, settle: SETTLING, ...options });
 }
 
 export function keyList(list: number, count: number = LISTED): BigUint64Array {

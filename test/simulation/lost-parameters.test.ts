@@ -3,7 +3,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
@@ -18,6 +17,7 @@ import { idOf } from "../../src/wire/node-id.ts";
 import type { Embedding } from "../../src/worker/embedding.ts";
 import { openRawRows } from "../../src/worker/raw-rows.ts";
 import type { Tensor } from "../../src/worker/tensor.ts";
+import { SETTLING } from "../support/settling.ts";
 import { forSeeds } from "./seeds.ts";
 import { SimDisk } from "./sim-disk.ts";
 
@@ -43,7 +43,7 @@ class Stage {
       serverCount: 2,
       workerCount: 2,
       network: { latencyMsMin: 0, latencyMsMax: 5 },
-      settle: () => setImmediate(),
+      settle: SETTLING,
       optionsOf: () => {
         const { layer } = this.#disk.mount(this.cluster.clock, 2);
         const restoreFrom = this.#isRestored ? { restoreFrom: () => openCheckpoint(ROOT, { layer }) } : {};

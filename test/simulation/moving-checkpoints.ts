@@ -4,7 +4,6 @@
 // loaded by itself, and with what another number of servers restores.
 
 import assert from "node:assert/strict";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
@@ -16,6 +15,7 @@ import { type Changes, keepChanging } from "../../src/testing/change-placement.t
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import type { Embedding } from "../../src/worker/embedding.ts";
 import type { Tensor } from "../../src/worker/tensor.ts";
+import { SETTLING } from "../support/settling.ts";
 import { SimDisk } from "./sim-disk.ts";
 
 const ROOT = "/checkpoints";
@@ -61,7 +61,7 @@ class MovingCheckpoints {
 
   async #start(serverCount: number): Promise<void> {
     const cluster = new SimCluster({
-      ...{ seed: this.#seed, serverCount, workerCount: 1, placement: "range", settle: () => setImmediate() },
+      ...{ seed: this.#seed, serverCount, workerCount: 1, placement: "range", settle: SETTLING },
       network: { latencyMsMin: 0, latencyMsMax: 8 },
       optionsOf: () => ({ checkpointFiles: new ServerFiles(ROOT, this.#disk.mount(cluster.clock, 3).layer) }),
     });

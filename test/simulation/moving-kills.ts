@@ -12,6 +12,7 @@ import type { StateRecord } from "../../src/scheduler/scheduler-state.ts";
 import { PartState } from "../../src/server/parameters/part-state.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 import { SimStore } from "./replicated-job.ts";
 
 const SERVERS = 3;
@@ -42,7 +43,7 @@ class MovingKills {
     this.#random = new Random(seed);
     const optionsOf = (node: number) => (node === SCHEDULER_ID ? { store: this.#nextStore() } : {});
     const counts = { serverCount: SERVERS, workerCount: 1 };
-    this.#cluster = new SimCluster({ seed, ...counts, placement: "range", settle: () => setImmediate(), ...HEARTBEATS, optionsOf });
+    this.#cluster = new SimCluster({ seed, ...counts, placement: "range", settle: SETTLING, ...HEARTBEATS, optionsOf });
   }
 
   /** Returns whether the change was over after so many events: there are no more boundaries. */

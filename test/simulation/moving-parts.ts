@@ -3,7 +3,6 @@
 // collectives, rendezvous and barriers.
 
 import assert from "node:assert/strict";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
 import { TensorWorker } from "../../src/faces/tensors/tensor-worker.ts";
@@ -11,6 +10,7 @@ import { Arena } from "../../src/kernel/arena.ts";
 import { type Changes, keepChanging, moveAny } from "../../src/testing/change-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { openRawRows } from "../../src/worker/raw-rows.ts";
+import { SETTLING } from "../support/settling.ts";
 
 const SERVERS = 3;
 const WORKERS = 2;
@@ -31,7 +31,7 @@ class MovingParts {
 
   constructor(seed: number) {
     this.#random = new Random(seed);
-    this.#cluster = new SimCluster({ seed, serverCount: SERVERS, workerCount: WORKERS, placement: "range", settle: () => setImmediate() });
+    this.#cluster = new SimCluster({ seed, serverCount: SERVERS, workerCount: WORKERS, placement: "range", settle: SETTLING });
   }
 
   async run(changes: Changes, changing: "parts" | "servers"): Promise<void> {

@@ -4,7 +4,6 @@
 // the end all nodes have the same placement, and it can be changed again.
 
 import assert from "node:assert/strict";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
@@ -17,6 +16,7 @@ import { changePlacement, nodesOf } from "../../src/testing/change-placement.ts"
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, rankOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import type { Embedding } from "../../src/worker/embedding.ts";
+import { SETTLING } from "../support/settling.ts";
 
 const SERVERS = 3;
 const WORKERS = 2;
@@ -58,7 +58,7 @@ export class PlacementCrashes {
       network: { latencyMsMin: 0, latencyMsMax: 1 + this.#random.below(8) },
       heartbeatIntervalMs: 100,
       heartbeatTimeoutMs: 1000,
-      settle: () => setImmediate(),
+      settle: SETTLING,
     });
   }
 

@@ -3,7 +3,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import type { FunctionContext } from "../../src/contracts/function-context.ts";
 import { type PsFunction, psFunction } from "../../src/contracts/ps-function.ts";
@@ -12,6 +11,7 @@ import { psUpdater } from "../../src/store/updaters/ps-updater.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf, roleOf } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 
 const HEAD = idOf("server", 0);
 const STANDBY = idOf("standby", 0);
@@ -63,7 +63,7 @@ class Stage implements AsyncDisposable {
       replicas: 2,
       heartbeatIntervalMs: 50,
       heartbeatTimeoutMs: 500,
-      settle: () => setImmediate(),
+      settle: SETTLING,
       optionsOf: (node) => (isServer(node) ? { functions, plugIns, fillBytes: 1024, digestEntries: 5 } : {}) as never,
     });
   }

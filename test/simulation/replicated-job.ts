@@ -1,7 +1,6 @@
 // replicated-job — what the simulations of replicated servers share: two ranks, each with a head and a standby, two
 // workers with sessions, and a scheduler that is killed and started again with what it had written down.
 
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import type { Log } from "../../src/base/log.ts";
 import type { Random } from "../../src/base/random.ts";
@@ -13,6 +12,7 @@ import type { PlugInModule } from "../../src/store/plug-ins.ts";
 import { SimCluster, type SimClusterOptions } from "../../src/testing/sim-cluster.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import type { WorkerNodeOptions } from "../../src/worker/worker-node.ts";
+import { SETTLING } from "../support/settling.ts";
 
 export const SERVERS = 2;
 export const WORKERS = 2;
@@ -93,7 +93,7 @@ export class ReplicatedJob {
       network,
       heartbeatIntervalMs: 50,
       heartbeatTimeoutMs: 500,
-      settle: () => setImmediate(),
+      settle: SETTLING,
       ...(log === undefined ? {} : { log }),
       optionsOf: (node) => (node === SCHEDULER_ID ? { store: this.#nextStore() } : options),
     });

@@ -3,7 +3,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
 import { PART_COUNT } from "../../src/keys/part.ts";
@@ -13,6 +12,7 @@ import { digestOf } from "../../src/server/replication/state-digest.ts";
 import type { Server } from "../../src/server/server.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 import { SimDisk } from "./sim-disk.ts";
 
 const ROOT = "/checkpoints";
@@ -25,7 +25,7 @@ async function opened(disk: SimDisk, { isRestored }: { readonly isRestored: bool
     serverCount: 1,
     workerCount: 1,
     replicas: 2,
-    settle: () => setImmediate(),
+    settle: SETTLING,
     optionsOf: () => {
       const { layer } = disk.mount(cluster.clock, 2);
       const files = { checkpointFiles: new ServerFiles(ROOT, layer), digestEntries: 1 };

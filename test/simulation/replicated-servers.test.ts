@@ -3,7 +3,6 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { psFunction } from "../../src/contracts/ps-function.ts";
 import { rowsPush } from "../../src/contracts/rows.ts";
@@ -15,6 +14,7 @@ import type { Server } from "../../src/server/server.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 
 const HEAD = idOf("server", 0);
 const STANDBY = idOf("standby", 0);
@@ -28,7 +28,7 @@ before(async () => {
     serverCount: 1,
     workerCount: 1,
     replicas: 2,
-    settle: () => setImmediate(),
+    settle: SETTLING,
     optionsOf: (node) => (roleOf(node) === "worker" ? {} : { digestEntries: 5 }),
   });
   await cluster.start();
@@ -77,7 +77,7 @@ test("what a standby could not repeat is refused with UNSUPPORTED, by name", asy
     serverCount: 1,
     workerCount: 1,
     replicas: 2,
-    settle: () => setImmediate(),
+    settle: SETTLING,
     optionsOf: () => ({ functions: [touch] }) as never,
   };
   await assert.rejects(new SimCluster(nodes).start(), throwsCode("UNSUPPORTED", /the function touch changes state/));
@@ -87,7 +87,7 @@ test("what a standby could not repeat is refused with UNSUPPORTED, by name", asy
 });
 
 test("an update that a head refused is refused by the standby that takes over, also behind one that was applied (LoggedRequests.I5)", async () => {
-  const own = new SimCluster({ seed: 3, serverCount: 1, workerCount: 1, replicas: 2, settle: () => setImmediate() });
+  const own = new SimCluster({ seed: 3, serverCount: 1, workerCount: 1, replicas: 2, settle: SETTLING });
   await own.start();
   const worker = await own.run(Session.open(own.worker(0).node));
   const rows = await own.run(worker.embedding("rows", { dim: 1, consistency: "asp" }));
@@ -121,7 +121,7 @@ test("a log is for a standby: no worker may send one, and a server that has take
 
 test("a head that was replaced, and does not know it, acknowledges nothing to a worker that does not know it either (ChainMember.I6)", async () => {
   const options = { seed: 4, serverCount: 1, workerCount: 2, replicas: 2, heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500 } as const;
-  const own = new SimCluster({ ...options, settle: () => setImmediate() });
+  const own = new SimCluster({ ...options, settle: SETTLING });
   await own.start();
   const workers = await own.run(Promise.all([0, 1].map((rank) => Session.open(own.worker(rank).node))));
   const [first, second] = await own.run(Promise.all(workers.map((worker) => worker.embedding("rows", { dim: 1, consistency: "asp" }))));
@@ -152,7 +152,7 @@ test("a head that stops is replaced within the heartbeat timeout and 200 ms, als
   for (let seed = 10; seed < 16; seed++) {
     const options = { seed, serverCount: 1, workerCount: 1, replicas: 2, heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500 } as const;
     const impatient = seed % 2 === 0 ? { linkTimeoutMs: 100 } : {}; // it waits for the standby all the same
-    const own = new SimCluster({ ...options, ...impatient, settle: () => setImmediate() });
+    const own = new SimCluster({ ...options, ...impatient, settle: SETTLING });
     await own.start();
     const worker = await own.run(Session.open(own.worker(0).node));
     const rows = await own.run(worker.embedding("rows", { dim: 1, consistency: "asp" }));
@@ -170,7 +170,7 @@ test("a head that stops is replaced within the heartbeat timeout and 200 ms, als
 
 test("a standby that could not repeat what it has acknowledged takes over from nobody (StandbyLog.I1)", async () => {
   const options = { seed: 5, serverCount: 1, workerCount: 1, replicas: 2, heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500 } as const;
-  const own = new SimCluster({ ...options, settle: () => setImmediate() });
+  const own = new SimCluster({ ...options, settle: SETTLING });
   await own.start();
   const worker = await own.run(Session.open(own.worker(0).node));
   const rows = await own.run(worker.embedding("rows", { dim: 1, consistency: "asp" }));
@@ -198,7 +198,7 @@ test("a standby that could not repeat what it has acknowledged takes over from n
 test("a head whose process is gone is replaced as soon as nothing listens at its address (HeadProbe.H1)", async () => {
   for (let seed = 20; seed < 26; seed++) {
     const options = { seed, serverCount: 1, workerCount: 1, replicas: 2, heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500 } as const;
-    const own = new SimCluster({ ...options, settle: () => setImmediate() });
+    const own = new SimCluster({ ...options, settle: SETTLING });
     await own.start();
     const worker = await own.run(Session.open(own.worker(0).node));
     const rows = await own.run(worker.embedding("rows", { dim: 1, consistency: "asp" }));
@@ -213,7 +213,7 @@ test("a head whose process is gone is replaced as soon as nothing listens at its
 });
 
 test("a head that is told to stop hands over: no call fails, and every update counts once (Availability.I5)", async () => {
-  const own = new SimCluster({ seed: 6, serverCount: 1, workerCount: 1, replicas: 2, settle: () => setImmediate() });
+  const own = new SimCluster({ seed: 6, serverCount: 1, workerCount: 1, replicas: 2, settle: SETTLING });
   await own.start();
   const worker = await own.run(Session.open(own.worker(0).node));
   const rows = await own.run(worker.embedding("rows", { dim: 1, consistency: "asp" }));
@@ -233,7 +233,7 @@ test("a standby that runs out of memory leaves the chain, and pushes go on", asy
     serverCount: 1,
     workerCount: 1,
     replicas: 2,
-    settle: () => setImmediate(),
+    settle: SETTLING,
     optionsOf: (node) => (node === STANDBY ? { arenaBytesMax: 2 ** 21 } : {}),
   });
   await own.start();

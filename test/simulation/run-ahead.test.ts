@@ -3,13 +3,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { KVServer } from "../../src/faces/kv/kv-server.ts";
 import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
 import type { Server } from "../../src/server/server.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 import { DEADLINE } from "./replicated-job.ts";
 import { runAhead, serverOf, WIDE } from "./run-ahead.ts";
 import { forSeeds } from "./seeds.ts";
@@ -24,7 +24,7 @@ test("pushes of runs count once, and are refused once, for 8 seeds (RunAhead.A1,
 
 test("what a head refuses of a run, and dies before it can tell, is refused by the standby that takes over (RunAhead.A2, LoggedRequests.I5)", async () => {
   const [head, standby] = [idOf("server", 0), idOf("standby", 0)];
-  const cluster = new SimCluster({ seed: 4, serverCount: 1, workerCount: 1, replicas: 2, settle: () => setImmediate() });
+  const cluster = new SimCluster({ seed: 4, serverCount: 1, workerCount: 1, replicas: 2, settle: SETTLING });
   await cluster.start();
   for (const node of [head, standby]) new KVServer(cluster.office(node), 0);
   const worker = new KVWorker(cluster.worker(0), 0);

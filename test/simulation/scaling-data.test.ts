@@ -3,7 +3,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { KVServer } from "../../src/faces/kv/kv-server.ts";
@@ -15,6 +14,7 @@ import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import type { OfficeOptions } from "../../src/testing/start-office.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 import { SimStore } from "./replicated-job.ts";
 import { forSeeds } from "./seeds.ts";
 
@@ -36,7 +36,7 @@ function scalingCluster(seed: number, ofServers: Partial<OfficeOptions> = {}): S
     }
   };
   const cluster: SimCluster = new SimCluster({
-    ...{ seed, serverCount: 2, workerCount: WORKERS, settle: () => setImmediate(), placement: "ring" },
+    ...{ seed, serverCount: 2, workerCount: WORKERS, settle: SETTLING, placement: "ring" },
     ...{ heartbeatIntervalMs: 50, heartbeatTimeoutMs: 1000 },
     network: { latencyMsMin: 0, latencyMsMax: 1 + (seed % 4) },
     optionsOf: (node) =>

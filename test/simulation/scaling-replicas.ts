@@ -3,7 +3,6 @@
 // ends well, and each change is done or taken back. docs/decisions/0080.
 
 import assert from "node:assert/strict";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
@@ -17,6 +16,7 @@ import type { OfficeOptions } from "../../src/testing/start-office.ts";
 import { idOf, rankOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import type { RosterEntry } from "../../src/wire/roster.ts";
 import type { ScalingEnd, ScalingReport } from "../../src/wire/scaling.ts";
+import { SETTLING } from "../support/settling.ts";
 import { DEADLINE, SimStore } from "./replicated-job.ts";
 
 const WORKERS = 2;
@@ -70,7 +70,7 @@ export class ScalingReplicas {
         workerCount: WORKERS,
         replicas: 2,
         placement: seed % 3 === 0 ? "ring" : "range",
-        settle: () => setImmediate(),
+        settle: SETTLING,
       },
       ...{ heartbeatIntervalMs: 50, heartbeatTimeoutMs: 400 },
       network: { latencyMsMin: 0, latencyMsMax: 1 + (seed % 3) },

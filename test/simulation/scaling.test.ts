@@ -3,17 +3,17 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import type { Postoffice } from "../../src/faces/kv/postoffice.ts";
 import type { Scaling } from "../../src/scheduler/scaling.ts";
 import { SchedulerNode } from "../../src/scheduler/scheduler-node.ts";
 import { SimCluster, type SimClusterOptions } from "../../src/testing/sim-cluster.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 
 function clusterOf(options: Partial<SimClusterOptions> = {}): SimCluster {
   return new SimCluster({
-    ...{ seed: 1, serverCount: 2, workerCount: 1, settle: () => setImmediate() },
+    ...{ seed: 1, serverCount: 2, workerCount: 1, settle: SETTLING },
     ...{ heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500, startTimeoutMs: 3000 },
     ...options,
   });

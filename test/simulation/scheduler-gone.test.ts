@@ -11,6 +11,7 @@ import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { meshOf } from "../../src/testing/start-office.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { Group, idOf, nameOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 import { keptLog } from "./cut-links.ts";
 
 const START_TIMEOUT_MS = 3000;
@@ -32,7 +33,7 @@ async function runningCluster() {
     startTimeoutMs: START_TIMEOUT_MS,
     heartbeatTimeoutMs: HEARTBEAT_TIMEOUT_MS,
     optionsOf,
-    settle: () => setImmediate(),
+    settle: SETTLING,
   });
   await cluster.start();
   const ends = [0, 1].map((rank) => {
@@ -203,7 +204,7 @@ test("a node that is closed while a new scheduler has yet to take it back ends w
       cluster.network.isolate(cluster.hostOf(SCHEDULER_ID)); // its answer does not come
     },
   };
-  const cluster = new SimCluster({ seed: 3004, serverCount: 0, workerCount: 2, log, settle: () => setImmediate() });
+  const cluster = new SimCluster({ seed: 3004, serverCount: 0, workerCount: 2, log, settle: SETTLING });
   await cluster.start();
   const office = cluster.worker(0);
   const before = office.barrier(0, Group.WORKERS); // open with the old one, and held back

@@ -3,7 +3,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import type { WeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import type { Membership } from "../../src/cluster/membership.ts";
@@ -14,6 +13,7 @@ import { applyRecord, emptyState, type SchedulerState, type StateRecord } from "
 import { ControlCluster } from "../../src/testing/control-cluster.ts";
 import { specText } from "../../src/testing/test-catalogues.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
+import { SETTLING } from "../support/settling.ts";
 import { forSeeds } from "./seeds.ts";
 import { SimEtcd, type SimEtcdClient } from "./sim-etcd.ts";
 
@@ -44,7 +44,7 @@ class Standbys {
   #starts = 0;
 
   constructor(seed: number) {
-    this.cluster = new ControlCluster({ ...COUNTS, seed, settle: () => setImmediate() });
+    this.cluster = new ControlCluster({ ...COUNTS, seed, settle: SETTLING });
     this.random = new Random(seed);
     this.etcd = new SimEtcd(this.cluster.clock, this.random);
   }

@@ -3,7 +3,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import type { Log } from "../../src/base/log.ts";
 import { SILENT_LOG } from "../../src/base/log.ts";
@@ -19,6 +18,7 @@ import type { StateStore } from "../../src/scheduler/state-store.ts";
 import { ControlCluster, HEARTBEAT_TIMEOUT_MS } from "../../src/testing/control-cluster.ts";
 import { specText } from "../../src/testing/test-catalogues.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
+import { SETTLING } from "../support/settling.ts";
 import { forSeeds } from "./seeds.ts";
 import { type Mount, SimDisk } from "./sim-disk.ts";
 
@@ -44,7 +44,7 @@ class DurableJob {
   readonly #dead = new Set<number>();
 
   constructor(seed: number) {
-    this.cluster = new ControlCluster({ seed, settle: () => setImmediate() });
+    this.cluster = new ControlCluster({ seed, settle: SETTLING });
     this.disk = new SimDisk(new Random(seed), "/state");
   }
 

@@ -1,10 +1,10 @@
 // stormy-cluster — a simulated cluster whose links lose, double, swap, delay and break, by the seed: the weather that
 // several simulations share.
 
-import { setImmediate } from "node:timers/promises";
 import { Random } from "../../src/base/random.ts";
 import { type Changes, keepChanging } from "../../src/testing/change-placement.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { SETTLING } from "../support/settling.ts";
 
 export type StormOptions = {
   readonly seed: number;
@@ -27,7 +27,7 @@ export async function stormyCluster(random: Random, { seed, serverCount, workerC
     faults: { dropPercent: percent(), duplicatePercent: percent(), reorderPercent: percent(), delayMs: 20 },
     network: { latencyMsMin: 0, latencyMsMax: 1 + random.below(20), breakChance: random.below(3) * 0.01 },
     heartbeatTimeoutMs: 20_000,
-    settle: () => setImmediate(),
+    settle: SETTLING,
   });
   await cluster.start();
   if (changes !== undefined) keepChanging(cluster, new Random(seed), PAUSE_MS_MAX, changes);

@@ -4,11 +4,11 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { reasonOf } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import type { TableGroupConfig } from "../../src/faces/tables/table-config.ts";
 import { type Changes, keepChanging, moveAny } from "../../src/testing/change-placement.ts";
+import { SETTLING } from "../support/settling.ts";
 import { FLOATS, TableCluster } from "./tables.ts";
 
 const ROWS = 6;
@@ -35,7 +35,7 @@ async function runModel(seed: number, options: ModelOptions): Promise<number> {
   const staleness = random.below(4);
   const table = { staleness, rowCapacity: processes, processCacheCapacity: cachedRows, oplogCapacity: 1 + random.below(4) };
   const servers = isMoving ? 3 : 1 + random.below(3);
-  const sim = isMoving ? ({ placement: "range", settle: () => setImmediate() } as const) : {};
+  const sim = isMoving ? ({ placement: "range", settle: SETTLING } as const) : {};
   const cluster = await TableCluster.simulate(seed, { processes, servers, threads, tables: [table], config }, sim);
   const changes: Changes = { count: 0 };
   if (isMoving) keepChanging(cluster.cluster, random, PAUSE_MS_MAX, changes, seed % 2 === 0 ? moveAny : undefined); // or servers come and go

@@ -3,7 +3,6 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { Random } from "../../src/base/random.ts";
 import type { TableGroupConfig } from "../../src/faces/tables/table-config.ts";
 import { openCheckpoint } from "../../src/node/checkpoint/find-checkpoint.ts";
@@ -11,6 +10,7 @@ import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 import { forSeeds } from "./seeds.ts";
 import { SimDisk } from "./sim-disk.ts";
 import { FLOATS, TableCluster } from "./tables.ts";
@@ -83,7 +83,7 @@ async function restarted(
   const disk = new SimDisk(new Random(1), ROOT);
   let isRestored = false;
   const cluster: SimCluster = new SimCluster({
-    ...{ seed: 1, serverCount: 1, workerCount: processes, settle: () => setImmediate() },
+    ...{ seed: 1, serverCount: 1, workerCount: processes, settle: SETTLING },
     optionsOf: () => {
       const { layer } = disk.mount(cluster.clock, 1);
       const restoreFrom = isRestored ? { restoreFrom: () => openCheckpoint(ROOT, { layer }) } : {};

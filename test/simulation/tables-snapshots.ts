@@ -3,7 +3,6 @@
 // that resumes too.
 
 import assert from "node:assert/strict";
-import { setImmediate } from "node:timers/promises";
 import { Random } from "../../src/base/random.ts";
 import type { TableGroupConfig } from "../../src/faces/tables/table-config.ts";
 import { CheckpointDirectory } from "../../src/node/checkpoint/checkpoint-directory.ts";
@@ -11,6 +10,7 @@ import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { type Changes, keepChanging } from "../../src/testing/change-placement.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import type { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { SETTLING } from "../support/settling.ts";
 import { SimDisk } from "./sim-disk.ts";
 import { FLOATS, TableCluster, type TableClusterOptions } from "./tables.ts";
 
@@ -94,7 +94,7 @@ export async function runMovingSnapshots(seed: number, config: TableGroupConfig,
   const random = new Random(seed);
   const disk = new SimDisk(random, ROOT);
   const tables = [{ staleness: random.below(4), processCacheCapacity: 3 }];
-  const sim = { placement: "range", settle: () => setImmediate(), network: { latencyMsMin: 0, latencyMsMax: 8 } } as const;
+  const sim = { placement: "range", settle: SETTLING, network: { latencyMsMin: 0, latencyMsMax: 8 } } as const;
   let job = 1000 * seed; // each cluster is another job: servers that restore it take stamps of their own job for old ones
   const begin = async (servers: number, more: TableGroupConfig): Promise<{ cluster: TableCluster<SimCluster>; stop: () => void }> => {
     const cluster = await startOn(disk, job++, { processes: 2, servers, tables, config: { ...config, ...more } }, sim);

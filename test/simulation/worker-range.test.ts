@@ -4,12 +4,12 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import type { NodeOptions } from "../../src/cluster/node-options.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, rankOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { SETTLING } from "../support/settling.ts";
 import { forSeeds } from "./seeds.ts";
 
 const DEADLINE = { deadlineMs: 60_000 };
@@ -22,7 +22,7 @@ function rangeCluster(
   { joining = {}, ...range }: { readonly most?: number | undefined; readonly joining?: Partial<NodeOptions> } = {},
 ): SimCluster {
   return new SimCluster({
-    ...{ seed, serverCount: 2, workerCount: 2, settle: () => setImmediate() },
+    ...{ seed, serverCount: 2, workerCount: 2, settle: SETTLING },
     ...{ heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500, startTimeoutMs: 3000 },
     network: { latencyMsMin: 0, latencyMsMax: 1 + (seed % 4) },
     optionsOf: (node) => {

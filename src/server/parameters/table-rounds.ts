@@ -62,11 +62,11 @@ export class TableRounds {
   }
 
   /** Copies a part's share of open rounds. */
-  *savePart(part: number): Iterable<OpenRowsPage> {
-    for (const { clock, worker, incarnation, handle } of this.#host.pacer.rounds.openOf(this.#roundId)) {
+  savePart(part: number): readonly OpenRowsPage[] {
+    return this.#host.pacer.rounds.openOf(this.#roundId).flatMap(({ clock, worker, incarnation, handle }) => {
       const image = handle instanceof RowContribution ? handle.savePart(part) : undefined;
-      if (image !== undefined) yield { kind: "openRows", part, holder: { worker, incarnation }, clock, image };
-    }
+      return image === undefined ? [] : { kind: "openRows", part, holder: { worker, incarnation }, clock, image };
+    });
   }
 
   /** TableRounds.R2. Throws ARENA_FULL, STALE_UPDATE for a round that is over here, QUEUE_FULL. */
