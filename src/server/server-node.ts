@@ -324,7 +324,7 @@ export class ServerNode extends MemberNode {
     if (own?.isRetired !== true || this.#isRetired) return;
     this.#isRetired = true;
     const { replica } = this.server;
-    const committed = replica?.isStandby === true ? undefined : replica?.log.whenCommitted(); // a standby answers nobody
+    const committed = replica?.log.whenCommitted();
     if (committed === undefined) this.server.scaling.retire();
     else committed.then(() => this.server.scaling.retire()).catch(() => {}); // It does not reject.
   }

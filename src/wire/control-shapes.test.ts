@@ -106,7 +106,11 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
   {
     name: "the answer to REGISTER",
     shape: registerReplyShape,
-    body: { job: "j", node: 9, incarnation: 1, recovery: true, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 5000, roster: ROSTER },
+    body: {
+      ...{ job: "j", node: 9, incarnation: 1, recovery: true, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 5000, roster: ROSTER },
+      counts: { serverCount: 2, workerCount: 3 },
+    },
+    optional: ["counts"],
   },
   { name: "ROSTER", shape: rosterShape, body: ROSTER, optional: ["guests", "placement", "handedOver", "previous", "endedGeneration"] },
   { name: "a placement", shape: placementShape, body: PLACEMENT, optional: ["moved", "move"] },

@@ -143,7 +143,7 @@ export class TargetCluster {
       arenaBytesMax: ARENA_BYTES,
       ...options,
     };
-    const scheduler = startOffice({ ...base, role: "scheduler" });
+    const scheduler = startOffice({ ...base, workerCountMax: base.workerCount, role: "scheduler" }); // others wait
     const server = startOffice({ ...base, role: "server", rank: 0, listenAddress: world.listenAddress });
     const worker = startOffice({ ...base, role: "worker", rank: 0 });
     const placeHolder = takePlace(world, FIRST_TOKEN);
