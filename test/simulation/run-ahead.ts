@@ -1,5 +1,6 @@
-// run-ahead — the simulation of run-ahead.test.ts. Goal: runs of small pushes that a head sends to its standby before it handles them count once, and what the head
-// refuses of them is refused by its standby, whoever is killed or cut off meanwhile.
+// run-ahead — the simulation of run-ahead.test.ts. Goal: runs of small pushes that a head sends to its standby before
+// it handles them count once, and what the head refuses of them is refused by its standby, whoever is killed or cut off
+// meanwhile.
 
 import assert from "node:assert/strict";
 import { isWeighbridgeError } from "../../src/base/errors.ts";

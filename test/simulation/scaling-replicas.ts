@@ -1,6 +1,6 @@
-// Goal: ranks that are held by two processes come to a running job and leave it, while heads, standbys and the scheduler
-// die at any moment of that: every push counts once, BSP has the bits of a run whose servers stay, whoever is to leave
-// ends well, and each change is done or taken back. docs/decisions/0080.
+// Goal: ranks that are held by two processes come to a running job and leave it, while heads, standbys and the
+// scheduler die at any moment of that: every push counts once, BSP has the bits of a run whose servers stay, whoever is
+// to leave ends well, and each change is done or taken back. docs/decisions/0080.
 
 import assert from "node:assert/strict";
 import { Session } from "../../src/api/session.ts";

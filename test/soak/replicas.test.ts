@@ -1,7 +1,7 @@
-// replicas — Goal: heads, standbys and schedulers are killed and stopped, by seeds, while workers train: 200 SIGKILLs and
-// 56 SIGSTOPs under LeNet (in step) and Wide & Deep (asynchronous), as many under workers that do little but push, and
-// more under `weighbridge train`. No call fails, each push counts once, and what is determined has the bits of a run
-// without strikes. The pauses that workers saw are told. Half an hour on a quiet machine.
+// replicas — Goal: heads, standbys and schedulers are killed and stopped, by seeds, while workers train: 200 SIGKILLs
+// and 56 SIGSTOPs under LeNet (in step) and Wide & Deep (asynchronous), as many under workers that do little but push,
+// and more under `weighbridge train`. No call fails, each push counts once, and what is determined has the bits of a
+// run without strikes. The pauses that workers saw are told. Half an hour on a quiet machine.
 
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
@@ -79,7 +79,8 @@ const TRAINING_STRIKES = { kills: 25, stops: 7 };
 
 for (const task of ["lenet", "wide-deep"] as const) {
   for (let seed = 1; seed <= TRAINING_SEEDS; seed++) {
-    // with two workers the order of asynchronous updates is not determined: then pushes are counted, and bits not compared
+    // with two workers the order of asynchronous updates is not determined: then pushes are counted, and bits not
+    // compared
     const workers = task === "lenet" || seed % 2 === 0 ? 2 : 1;
     const { kills, stops } = TRAINING_STRIKES;
     test(`${task} with ${workers} workers: ${kills} kills and ${stops} stops lose nothing, seed ${seed}`, async (t) => {

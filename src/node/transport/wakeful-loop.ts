@@ -11,7 +11,8 @@
 // A worker, a head and its standby wait for each other on two cores. One that only polled would keep its core for a
 // slice of the system's scheduler, milliseconds, from the one that it waits for: so it offers the core between polls
 // (sched_yield, a native call through koffi where it is installed), which costs a microsecond. In a job without
-// standbys it does not: there are as many nodes that wait for each other as cores, and offers cost 3 to 4 % of requests.
+// standbys it does not: there are as many nodes that wait for each other as cores, and offers cost 3 to 4 % of
+// requests.
 //
 // Invariants:
 //   WakefulLoop.W1. Polls that find nothing cost at most what earlier ones saved, and one poll per input that came

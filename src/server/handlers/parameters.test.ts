@@ -1,5 +1,5 @@
-// parameters — Goal: what workers tell of their pushes is counted as soon as anything depends on it, and no sooner; that
-// there were updates is always known.
+// parameters — Goal: what workers tell of their pushes is counted as soon as anything depends on it, and no sooner;
+// that there were updates is always known.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

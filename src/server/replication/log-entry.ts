@@ -6,8 +6,8 @@
 //        8   u32    node         who sent the frame
 //       12   u32    textBytes    of a body that is JSON, without its padding; otherwise 0
 //       16   f64    incarnation  of that node
-//       24          body         FRAME, THROWN, KV, READ_END: the header of a frame, and its payload; REFUSED, WORKERS, DIGEST,
-//                                IDENTITY: JSON; FILL, PARTS, FILLED: JSON and arrays (packed-body.ts)
+//       24          body         FRAME, THROWN, KV, READ_END: the header of a frame, and its payload; REFUSED, WORKERS,
+//                                DIGEST, IDENTITY: JSON; FILL, PARTS, FILLED: JSON and arrays (packed-body.ts)
 //
 // Small frames of KV of one node that are alike and follow each other share one entry, and those of KV_AHEAD always do:
 // its body is a run (wire/frame.ts). Each of them has a number of its own in the log.

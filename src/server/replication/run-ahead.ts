@@ -1,19 +1,19 @@
-// run-ahead — lets a head send a run of small pushes (wire/frame.ts) to its standby before it handles them, so that both
-// work at once, and the standby's acknowledgement is there when the head has answers to send (docs/decisions/0082). Not
-// the log (replica-log.ts), nor what becomes of other requests (logged-requests.ts).
+// run-ahead — lets a head send a run of small pushes (wire/frame.ts) to its standby before it handles them, so that
+// both work at once, and the standby's acknowledgement is there when the head has answers to send
+// (docs/decisions/0082). Not the log (replica-log.ts), nor what becomes of other requests (logged-requests.ts).
 //
 //   head      run ──► LOG ──► handle each push ──────────────► acknowledged: the answers leave
 //   standby            └────► acknowledge ──► repeat each push
 //
 // Invariants:
-//   RunAhead.A1. A run is sent ahead only if the gate lets every push of it pass: one placement that stands, keys of this
-//       server alone, an application that is served, and stamps that follow each other. So no push of it is refused but by
-//       its handler.
-//   RunAhead.A2. What a handler refuses depends on the request and on the state alone, both of which the standby has. The
-//       head's refusals follow the run as entries, and the standby compares them with its own: one that differs leaves
-//       the chain. Memory and a checkpoint that is being restored are neither: then no run is sent ahead.
-//   RunAhead.A3. Between the run and what its handlers refuse the log has no other entry: the pushes of a run are handled
-//       one after the other (FrameReader.R7). If they are not, the standby is given up.
+//   RunAhead.A1. A run is sent ahead only if the gate lets every push of it pass: one placement that stands, keys of
+//       this server alone, an application that is served, and stamps that follow each other. So no push of it is
+//       refused but by its handler.
+//   RunAhead.A2. What a handler refuses depends on the request and on the state alone, both of which the standby has.
+//       The head's refusals follow the run as entries, and the standby compares them with its own: one that differs
+//       leaves the chain. Memory and a checkpoint that is being restored are neither: then no run is sent ahead.
+//   RunAhead.A3. Between the run and what its handlers refuse the log has no other entry: the pushes of a run are
+//       handled one after the other (FrameReader.R7). If they are not, the standby is given up.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { kvPush } from "../../contracts/kv.ts";

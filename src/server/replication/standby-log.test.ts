@@ -1,5 +1,5 @@
-// standby-log.test — Goal: a LOG has the bytes of its contract, and a standby acknowledges what it has before it repeats
-// it, unless it is being filled; one that could not repeat what it acknowledged has failed.
+// standby-log.test — Goal: a LOG has the bytes of its contract, and a standby acknowledges what it has before it
+// repeats it, unless it is being filled; one that could not repeat what it acknowledged has failed.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

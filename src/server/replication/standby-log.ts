@@ -1,12 +1,12 @@
-// standby-log — how a standby takes the log of its head: from whom, when it acknowledges, and what becomes of it when an
-// entry cannot be repeated. Not what an entry does (replica.ts), nor its bytes (log-call.ts, log-entry.ts).
+// standby-log — how a standby takes the log of its head: from whom, when it acknowledges, and what becomes of it when
+// an entry cannot be repeated. Not what an entry does (replica.ts), nor its bytes (log-call.ts, log-entry.ts).
 //
 //   LOG ── from the head, and it fits behind what was repeated ──► acknowledged ──► repeated, in the same call
 //
 // Invariants:
 //   StandbyLog.I1. Entries are acknowledged when this standby has them, and repeated before it does anything else: what
-//       was acknowledged is repeated, or this standby has failed, leaves, and takes over from nobody. Those of a standby
-//       that is being filled are repeated first: that they are acknowledged says that it has everything.
+//       was acknowledged is repeated, or this standby has failed, leaves, and takes over from nobody. Those of a
+//       standby that is being filled are repeated first: that they are acknowledged says that it has everything.
 //   StandbyLog.I7. A standby takes the log of one incarnation of its head: the next one, if it is not this standby
 //       itself, has another state, and counts its entries anew.
 
