@@ -85,7 +85,7 @@ export function cannotTakePart(name: string, { code, message }: AbortRequest): W
   return new WeighbridgeError(code as ErrorCode, `${name} cannot take part: ${message}`);
 }
 
-/** What a node comes to, as far as it decides what is compared. */
+/** The state of the job and of the node, on which it depends which counts are compared. */
 export type Standing = {
   /** Nodes may have come and left since the start: nobody's number of servers counts, nor the counts of a newcomer. */
   readonly isRunning?: boolean;
@@ -164,9 +164,12 @@ export function rankHeld(request: RegisterRequest, holder: RankSlot): Weighbridg
 
 export function nothingFree(request: RegisterRequest, holders: readonly RankSlot[], waitedMs: number): WeighbridgeError {
   const held = `all ${request.role} ranks are held, by ${holders.map(holderOf).join(", ")}`;
-  const why = holders.length === 0 ? "lower ranks are not held, and there is no gap between ranks" : held;
-  const message = `no rank for ${nameOfApplicant(request)} after ${waitedMs} ms: ${why}`;
-  return new WeighbridgeError("DEADLINE", `${message}; stop one of them, or start the whole cluster with more ${request.role}s`);
+  const isGap = holders.length === 0;
+  const why = isGap ? "ranks follow each other, and lower ones are not held" : held;
+  const fix = isGap
+    ? "start the nodes of the lower ranks, or ask for no rank"
+    : `stop one of them, or start the whole cluster with more ${request.role}s`;
+  return new WeighbridgeError("DEADLINE", `no rank for ${nameOfApplicant(request)} after ${waitedMs} ms: ${why}; ${fix}`);
 }
 
 export function jobOver(request: RegisterRequest): WeighbridgeError {

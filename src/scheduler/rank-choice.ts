@@ -2,8 +2,7 @@
 //
 //   its role's slot is …              requested by rank                     any will do
 //   dead, or its holder has left       given                                 given, dead ones first
-//   without a link                     given: its process surely died        given after SUSPECT_GRACE_MS without a
-//   link
+//   without a link                     given: its process surely died        given after SUSPECT_GRACE_MS without one
 //   linked, heartbeats on              RANK_TAKEN once its holder was heard  waits
 //   linked, heartbeats off             RANK_TAKEN at once                    waits
 //

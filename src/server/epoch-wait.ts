@@ -63,6 +63,7 @@ export class EpochWait {
     }
     const kept = new FrameHeader();
     kept.copyFrom(header);
+    kept.more = 0; // the others of its run are kept for themselves
     const payload = bytes.slice(at, at + header.payloadBytes);
     queue.requests.push({ request: new KeptRequest(channel, header), gate, header: kept, payload, isFresh });
     channel.holdInput(queue.isOver.promise);

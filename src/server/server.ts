@@ -160,12 +160,13 @@ export class Server {
     const { arena, clock, ownership, epochWait } = this;
     const { replica } = this;
     const gate = { arena, clock, watch: this.#watch, ownership, epochWait, refusals: replica };
+    const ahead = replica && new RunAhead(replica.log, this);
     const kv =
       replica === undefined
         ? new RequestGate(this.apps, gate, this.apps.served)
-        : new RequestGate(new LoggedRequests(this.apps, replica, { isKv: true, ahead: new RunAhead(replica.log, this) }), gate);
+        : new RequestGate(new LoggedRequests(this.apps, replica, { isKv: true, ahead }), gate);
     for (const fn of KV_CONTRACTS) peer.serveFrames(fn, kv);
-    const functions = replica === undefined ? this.functions : new LoggedRequests(this.functions, replica, { isKv: false });
+    const functions = replica === undefined ? this.functions : new LoggedRequests(this.functions, replica, { isKv: false, ahead });
     peer.hostFunctions(new RequestGate(functions, gate));
   }
 

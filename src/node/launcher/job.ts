@@ -112,6 +112,8 @@ export class Job {
   #servers: ServersReport | undefined;
   /** The ranks of workers that it said last (J9). */
   #workers: readonly number[] | undefined;
+  /** The scheduler has ended, and is not started again. */
+  #hasSchedulerEnded = false;
   /** The scheduler has ended well, and with it the job. */
   #hasEndedWell = false;
   /** Aborted when the job is being ended, or has ended well. */
@@ -137,6 +139,7 @@ export class Job {
   /** To the end of its process, and of the job with the last one. */
   #follow(index: number): void {
     const ended = this.#lastEnd(index).then((end) => {
+      if (end.plan.role === "scheduler") this.#hasSchedulerEnded = true;
       this.#ended(end);
       if (--this.#openCount === 0) this.#finish();
     });
@@ -156,9 +159,11 @@ export class Job {
   #hearOfWorkers(ranks: readonly number[]): void {
     this.#workers = ranks;
     if (this.#ending !== undefined) return;
-    const isRunning = (rank: number): boolean => this.#running.some(({ plan }) => plan.role === "worker" && plan.ranks.includes(rank));
+    const isThere = ({ plan, isRunning }: NodeProcess): boolean => isRunning || this.#returning.has(plan);
+    const hasWorker = (rank: number): boolean =>
+      this.#processes.some((process) => isThere(process) && process.plan.role === "worker" && process.plan.ranks.includes(rank));
     for (const rank of ranks) {
-      const plan = isRunning(rank) ? undefined : this.#options.workerOf?.(rank);
+      const plan = hasWorker(rank) ? undefined : this.#options.workerOf?.(rank);
       if (plan !== undefined) this.#add(plan);
     }
     this.#endUnwanted();
@@ -234,9 +239,11 @@ export class Job {
     return !this.#givenUp.has(plan) && !this.#isUnwanted(plan) && this.#hasScheduler;
   }
 
+  /** One that has just exited may come back until its last end is known. */
   get #hasScheduler(): boolean {
     const scheduler = this.#processes.find(({ plan }) => plan.role === "scheduler");
-    return scheduler !== undefined && (scheduler.isRunning || this.#returning.has(scheduler.plan));
+    const mayReturn = this.#options.restart?.roles.includes("scheduler") === true && !this.#hasSchedulerEnded;
+    return scheduler !== undefined && (scheduler.isRunning || mayReturn);
   }
 
   /** Forwards a signal and ends the job; the second time with SIGKILL. */

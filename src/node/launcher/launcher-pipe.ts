@@ -1,7 +1,8 @@
 // launcher-pipe — the pipe WATCH_FD between the launcher and each process that it started, with lines both ways. The
 // system closes the launcher's end however the launcher ends.
 //
-//   to the process      why the job ends, in words; to the scheduler's "gone:": no dead node that it reported has a process
+//   to the process      why the job ends, in words; to the scheduler's "gone:": no dead node that it reported has a
+//                       process; and "lost:3": no process comes any more for a server that is waited for
 //   to the launcher     from the scheduler's process: "complete:" when all nodes have joined, and all nodes that are
 //                       dead now: "dead:worker 1,worker 3", or "only-dead:…" when nobody else is at work; and the ranks
 //                       of the servers that there are to be, and of those that have parts: "servers:0,1,2/0,1"; and the

@@ -23,6 +23,7 @@ import type { RunAhead } from "./run-ahead.ts";
 export type LoggedRequestsOptions = {
   /** Of the frames of kv; the others are functions. */
   readonly isKv: boolean;
+  /** One for both: nothing is logged inside a run. */
   readonly ahead?: RunAhead | undefined;
 };
 
@@ -68,10 +69,11 @@ export class LoggedRequests implements FunctionHandler {
       this.#inner.handle(channel, header, bytes, at, fresh);
       return;
     }
-    if (this.#ahead?.has(channel, header, bytes, at) === true) {
+    if (this.#isKv && this.#ahead?.has(channel, header, bytes, at) === true) {
       this.#handleAhead(this.#ahead, channel, header, bytes, at);
       return;
     }
+    this.#ahead?.expectOver();
     const { log } = replica;
     const { request, stamp } = header; // reused meanwhile
     log.appendFrame(kind, channel, header, bytes, at);
@@ -100,11 +102,13 @@ export class LoggedRequests implements FunctionHandler {
     } catch (thrown) {
       replica.refused(channel, { request, stamp }, thrown); // RunAhead.A2
       throw thrown;
+    } finally {
+      if (ahead.isOver) {
+        replica.appended(ahead.count);
+        const { log } = replica;
+        if (log.isFull) channel.holdInput(log.whenRoom());
+      }
     }
-    if (!ahead.isOver) return;
-    replica.appended(ahead.count);
-    const { log } = replica;
-    if (log.isFull) channel.holdInput(log.whenRoom());
   }
 
   #policyOf({ command, stamp }: FrameHeader): LogPolicy {

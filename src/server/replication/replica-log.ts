@@ -44,6 +44,8 @@ export class ReplicaLog {
   acknowledged = 0;
   /** False once the scheduler has said that there is no standby (ReplicaLog.L1). */
   isOn = true;
+  /** Rises when there is another sink, or none any more. */
+  sinkNumber = 0;
   /** Whether what leaves waits for the standby (ReplicaLog.L2). */
   holdsBack = true;
   /** How long the standby may take to answer before `onLate` is called; again and again, until it answers. */
@@ -121,6 +123,7 @@ export class ReplicaLog {
   stop(): void {
     this.isOn = false;
     this.holdsBack = false;
+    this.sinkNumber++;
     this.#reached = undefined;
     this.#sink = undefined;
     if (this.#page !== undefined) this.#pages.give(this.#page);

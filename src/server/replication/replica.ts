@@ -50,7 +50,7 @@ import { type LogPolicy, policyOf } from "./log-policy.ts";
 import { diskSink, type LogPage } from "./log-sink.ts";
 import { unpack } from "./packed-body.ts";
 import { ReplicaLog, type ReplicaLogOptions } from "./replica-log.ts";
-import { RefusedAhead } from "./run-ahead.ts";
+import { isDetermined, RefusedAhead } from "./run-ahead.ts";
 import { StandInChannel } from "./stand-in-channel.ts";
 import { StandbyLog } from "./standby-log.ts";
 import { digestOf, digestOfParts } from "./state-digest.ts";
@@ -553,7 +553,7 @@ export class Replica {
   /** A frame of a run could not be repeated: of one that came ahead its head says whether that is so there, too. */
   #refusedInRun(standIn: StandInChannel, { request, stamp }: FrameHeader, thrown: unknown, isAhead: boolean): void {
     if (isWeighbridgeError(thrown, "ANSWER_LOST")) return; // LoggedRequests.I7
-    if (!isAhead) throw thrown;
+    if (!isAhead || !isDetermined(thrown)) throw thrown;
     this.#refusedAhead.add(stamp);
     standIn.keep(stamp, { request, answers: [failureAnswer(stamp, toFailure(thrown))] });
   }

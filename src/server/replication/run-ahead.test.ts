@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
@@ -12,7 +12,7 @@ import { idOf } from "../../wire/node-id.ts";
 import { LoggedRequests } from "./logged-requests.ts";
 import type { Replica } from "./replica.ts";
 import type { ReplicaLog } from "./replica-log.ts";
-import { RefusedAhead, RunAhead } from "./run-ahead.ts";
+import { isDetermined, RefusedAhead, RunAhead } from "./run-ahead.ts";
 
 const WORKER = idOf("worker", 0);
 const EPOCH = 3;
@@ -32,6 +32,7 @@ class Stage {
   readonly apps = { served: new Map([[1, {} as FunctionHandler]]) };
   readonly parameters = { isRestoring: false };
   takesAhead = true;
+  sinkNumber = 1;
   readonly ahead: RunAhead;
   readonly channel = { id: WORKER, incarnation: 1, name: "worker 0" } as Channel;
 
@@ -95,6 +96,33 @@ test("a standby that has pushes which its head did not handle is given up (RunAh
   assert.equal(stage.has([7], { request: 11 }, { ...stage.channel } as Channel), false, "of another worker");
   assert.match(stage.givenUp.join(), /2 of 3 pushes of worker 0 that the standby has were not handled/);
   assert.equal(stage.has([4, 5], { request: 30 }), true, "and the next run is one for itself");
+});
+
+test("a push that waited without the others of its run is handled first (RunAhead.A1)", () => {
+  const stage = new Stage();
+  assert.equal(stage.has([1], { more: 3 }), false);
+  assert.deepEqual(stage.sent, []);
+});
+
+test("a run of which a part was not handled is over with the standby that has it, and before anything else is logged (RunAhead.A3)", () => {
+  const stage = new Stage();
+  stage.has([1, 2, 3]);
+  stage.sinkNumber++;
+  assert.equal(stage.has([2], { request: 11 }), false, "the next standby does not have it");
+  assert.deepEqual(stage.givenUp, []);
+  stage.has([1, 2], { request: 20 });
+  stage.ahead.expectOver();
+  assert.match(stage.givenUp.join(), /1 of 2 pushes of worker 0/);
+  assert.equal(stage.ahead.isOver, true);
+});
+
+test("what a standby refuses for a reason that its head need not have is not taken for a refusal (RunAhead.A2)", () => {
+  assert.deepEqual(
+    [badRequest("no"), new WeighbridgeError("VALUE_LENGTH", "no"), new WeighbridgeError("ARENA_FULL", "no"), new Error("no")].map(
+      isDetermined,
+    ),
+    [true, true, false, false],
+  );
 });
 
 test("a standby that refuses what its head refuses goes on; one that decides otherwise does not (RunAhead.A2)", () => {

@@ -40,10 +40,11 @@ type AheadServer = {
 export class RunAhead {
   readonly #log: ReplicaLog;
   readonly #server: AheadServer;
-  /** The run that is being handled: whose it is, its next push, and how many are to come. */
+  /** The run that is being handled: whose it is, its next push, how many are to come, and to which sink it went. */
   #channel: Channel | undefined;
   #next = 0;
   #left = 0;
+  #sinkNumber = 0;
   /** How many pushes the run has. */
   count = 0;
   #bytes: Uint8Array | undefined;
@@ -56,19 +57,18 @@ export class RunAhead {
 
   /** Whether this new request is in the log already, with its run. The first one of a run that may be sent now is. */
   has(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number): boolean {
-    if (this.#left > 0) {
-      if (channel === this.#channel && header.request === this.#next) {
-        this.#next++;
-        this.#left--;
-        return true;
-      }
-      this.#giveUp();
+    if (this.#left > 0 && channel === this.#channel && header.request === this.#next && this.#sinkNumber === this.#log.sinkNumber) {
+      this.#next++;
+      this.#left--;
+      return true;
     }
+    this.expectOver();
     if (header.more === 0 || !this.#log.takesAhead || !this.#maySend(header, bytes, at)) return false;
     this.#log.appendRun(channel, header, bytes, at);
     this.#channel = channel;
     this.#next = header.request + 1;
     this.#left = header.more;
+    this.#sinkNumber = this.#log.sinkNumber;
     this.count = 1 + header.more;
     return true;
   }
@@ -86,6 +86,7 @@ export class RunAhead {
     if (epoch === 0 || epoch !== ownership.epoch || ownership.isSettling || ownership.isOnTheWay) return false;
     if (!apps.served.has(app) || parameters.isRestoring || arena.stateFreeBytes < arena.stateBytesMax * FREE_SHARE_MIN) return false;
     if (keyCount === 0 || keyCount * KEY_BYTES > payloadBytes) return false;
+    if (at + paddedBytes(payloadBytes) * (1 + more) > bytes.byteLength) return false; // it is kept without the others
     if (bytes !== this.#bytes) {
       this.#bytes = bytes;
       this.#words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength >> 2);
@@ -97,13 +98,23 @@ export class RunAhead {
     return true;
   }
 
-  /** RunAhead.A3 */
-  #giveUp(): void {
+  /** Something else is about to be logged (RunAhead.A3). */
+  expectOver(): void {
+    if (this.#left === 0) return;
     const missing = this.#left;
     this.#left = 0;
+    if (this.#sinkNumber !== this.#log.sinkNumber) return; // the standby that has it was given up
     const message = `${missing} of ${this.count} pushes of ${this.#channel?.name} that the standby has were not handled`;
     this.#log.giveUp(new WeighbridgeError("HANDLER_FAILED", message));
   }
+}
+
+/** How a push may be refused by its handler because of the request and the state alone (RunAhead.A2). */
+const DETERMINED_CODES = new Set<string>(["BAD_REQUEST", "KEYS_NOT_ASCENDING", "UNSUPPORTED", "VALUE_LENGTH"]);
+
+/** Whether its head has refused it, too; anything else, as a lack of memory, this standby alone may have met. */
+export function isDetermined(thrown: unknown): boolean {
+  return thrown instanceof WeighbridgeError && DETERMINED_CODES.has(thrown.code);
 }
 
 /** Of a standby: what it refused of the last run that came ahead, until its head has said the same (RunAhead.A2). */
