@@ -41,6 +41,8 @@ type Report = {
   readonly gapMsP99: number;
   readonly switches: number;
   readonly switchGapMs: number;
+  /** Which of the switches that was, from 1. */
+  readonly switchNumber: number;
   readonly copyGapMs: number;
 };
 
@@ -90,10 +92,13 @@ class Pusher {
     this.#answeredMs = [last];
     this.#switchedMs = [];
     const [switchGaps, copyGaps]: [number[], number[]] = [[], []];
+    let [switchGapMs, switchNumber] = [0, 0];
     for (let i = 1, next = 0; i < times.length; i++) {
+      const gapMs = times[i]! - times[i - 1]!;
       const isSwitch = next < switches.length && switches[next]! <= times[i]!;
       while (next < switches.length && switches[next]! <= times[i]!) next++;
-      (isSwitch ? switchGaps : copyGaps).push(times[i]! - times[i - 1]!);
+      (isSwitch ? switchGaps : copyGaps).push(gapMs);
+      if (isSwitch && gapMs > switchGapMs) [switchGapMs, switchNumber] = [gapMs, next];
     }
     const gaps = [...switchGaps, ...copyGaps].sort((a, b) => a - b);
     return {
@@ -102,7 +107,8 @@ class Pusher {
       gapMs: quantile(gaps, 1),
       gapMsP99: quantile(gaps, 0.99),
       switches: switches.length,
-      switchGapMs: Math.max(0, ...switchGaps),
+      switchGapMs,
+      switchNumber,
       copyGapMs: Math.max(0, ...copyGaps),
     };
   }
@@ -211,8 +217,9 @@ async function measure(rows: number, seconds: number): Promise<void> {
       `${name}: ${rate(report).toFixed(0)} pushes/s of ${PUSH_ROWS} rows, longest gap ${report.gapMs.toFixed(1)} ms, p99 ${report.gapMsP99.toFixed(1)} ms`;
     console.log(text("before", before));
     console.log(`${text("moving", during)}; ${(rate(during) / rate(before)).toFixed(2)} of before`);
-    const { switches, switchGapMs, copyGapMs } = during;
-    console.log(`longest gap at one of ${switches} switches ${switchGapMs.toFixed(1)} ms, while copying ${copyGapMs.toFixed(1)} ms`);
+    const { switches, switchGapMs, switchNumber, copyGapMs } = during;
+    const longest = `${switchGapMs.toFixed(1)} ms (number ${switchNumber})`;
+    console.log(`longest gap at one of ${switches} switches ${longest}, while copying ${copyGapMs.toFixed(1)} ms`);
     console.log(text("after", after));
     const moved = (rows * DIM * 4) / 2 ** 20;
     console.log(`moved ${moved.toFixed(0)} MiB in ${tookSeconds.toFixed(1)} s and ${steps - 1} steps; ${wrong} of ${rows} rows are wrong`);

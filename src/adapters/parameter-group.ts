@@ -12,13 +12,13 @@
 //   ParameterGroup.G3. Weights that were pulled are in new arrays, which belong to the caller.
 
 import type { Session } from "../api/session.ts";
+import { allEnded } from "../base/all-ended.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions, checkWaitOptions } from "../base/known-options.ts";
 import type { Consistency } from "../store/consistency.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
-import { allEnded } from "../worker/function-client.ts";
 import type { Tensor } from "../worker/tensor.ts";
 
 export type GroupOptions = {

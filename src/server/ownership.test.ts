@@ -10,8 +10,7 @@ import { PART_COUNT, partOf } from "../keys/placement.ts";
 import { placementOf } from "../keys/placement-of.ts";
 import { placementOfError } from "../wire/failure.ts";
 import type { PlacementView } from "../wire/roster.ts";
-import { Ownership } from "./ownership.ts";
-import { checkRange } from "./request-gate.ts";
+import { checkRange, Ownership } from "./ownership.ts";
 
 const POLICIES = ["ring", "range"] as const;
 const SERVERS = [1, 4, 9];

@@ -22,11 +22,13 @@
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
 import { type OwnershipKernels, simdOwnershipKernels } from "../kernel/partition-kernels.ts";
-import { evenRanges } from "../keys/key-range.ts";
+import { evenRanges, KEY_BYTES } from "../keys/key-range.ts";
 import { PART_BITS, PART_COUNT, type Placement, partOf } from "../keys/placement.ts";
 import { Placements } from "../keys/placement-of.ts";
 import { APP_CUT } from "../wire/frame.ts";
 import type { PlacementView } from "../wire/roster.ts";
+
+const KEY_WORDS = KEY_BYTES / 4;
 
 const TWO_32 = 2n ** 32n;
 
@@ -264,4 +266,27 @@ function changing(what: string): WeighbridgeError {
 
 function keyAt(words: Uint32Array, at: number): bigint {
   return BigInt(words[at + 1]!) * TWO_32 + BigInt(words[at]!);
+}
+
+/** Of raw keys, ascending, at word index `at`. Throws WRONG_OWNER unless all are this server's. */
+export function checkRange(ownership: Ownership, words: Uint32Array, at: number, keyCount: number): void {
+  if (!ownsRawKeys(ownership, words, at, keyCount)) throw ownership.wrongRange(words, at, keyCount);
+}
+
+/** Whether raw keys, ascending, at word index `at`, are all this server's. */
+export function ownsRawKeys({ range }: Ownership, words: Uint32Array, at: number, keyCount: number): boolean {
+  const { firstLow, firstHigh, endLow, endHigh, hasEnd } = range;
+  const last = at + (keyCount - 1) * KEY_WORDS;
+  if (hasEnd && !isBelow(words[last]!, words[last + 1]!, endLow, endHigh)) return false;
+  return !isBelow(words[at]!, words[at + 1]!, firstLow, firstHigh);
+}
+
+/** Whether a raw key, as its u32 halves, is this server's. */
+export function ownsRawKey({ range }: Ownership, low: number, high: number): boolean {
+  const { firstLow, firstHigh, endLow, endHigh, hasEnd } = range;
+  return !isBelow(low, high, firstLow, firstHigh) && (!hasEnd || isBelow(low, high, endLow, endHigh));
+}
+
+function isBelow(keyLow: number, keyHigh: number, low: number, high: number): boolean {
+  return keyHigh < high || (keyHigh === high && keyLow < low);
 }

@@ -28,9 +28,7 @@ import { FunctionId } from "../wire/function-id.ts";
 import { isGuest, roleOf } from "../wire/node-id.ts";
 import type { ArenaWatch } from "./arena-watch.ts";
 import type { EpochWait } from "./epoch-wait.ts";
-import type { Ownership } from "./ownership.ts";
-
-const KEY_WORDS = KEY_BYTES / 4;
+import { checkRange, type Ownership } from "./ownership.ts";
 
 /** What all requests of a server pass. */
 type GateState = {
@@ -182,27 +180,4 @@ function waits({ id }: Channel, { epoch }: FrameHeader): boolean {
 
 function nameOfKv(functionId: number): string {
   return KV_CONTRACTS.find(({ id }) => id === functionId)?.name ?? `function ${functionId}`;
-}
-
-/** Of raw keys, ascending, at word index `at`. Throws WRONG_OWNER unless all are this server's. */
-export function checkRange(ownership: Ownership, words: Uint32Array, at: number, keyCount: number): void {
-  if (!ownsRawKeys(ownership, words, at, keyCount)) throw ownership.wrongRange(words, at, keyCount);
-}
-
-/** Whether raw keys, ascending, at word index `at`, are all this server's. */
-export function ownsRawKeys({ range }: Ownership, words: Uint32Array, at: number, keyCount: number): boolean {
-  const { firstLow, firstHigh, endLow, endHigh, hasEnd } = range;
-  const last = at + (keyCount - 1) * KEY_WORDS;
-  if (hasEnd && !isBelow(words[last]!, words[last + 1]!, endLow, endHigh)) return false;
-  return !isBelow(words[at]!, words[at + 1]!, firstLow, firstHigh);
-}
-
-/** Whether a raw key, as its u32 halves, is this server's. */
-export function ownsRawKey({ range }: Ownership, low: number, high: number): boolean {
-  const { firstLow, firstHigh, endLow, endHigh, hasEnd } = range;
-  return !isBelow(low, high, firstLow, firstHigh) && (!hasEnd || isBelow(low, high, endLow, endHigh));
-}
-
-function isBelow(keyLow: number, keyHigh: number, low: number, high: number): boolean {
-  return keyHigh < high || (keyHigh === high && keyLow < low);
 }

@@ -185,8 +185,3 @@ export class FunctionClient {
     await this.wait(done, what, options);
   }
 }
-
-/** Waits until all of them have ended; rejects with the first in the list that failed. */
-export async function allEnded(calls: readonly Promise<void>[]): Promise<void> {
-  for (const outcome of await Promise.allSettled(calls)) if (outcome.status === "rejected") throw outcome.reason;
-}

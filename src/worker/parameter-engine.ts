@@ -1,6 +1,7 @@
 // parameter-engine — what lies behind a session: the worker's clock, calls of functions, the handles of its parameters
 // and their links. api/session.ts offers it in a user's words and imports only its types: the worker brings it along.
 
+import { allEnded } from "../base/all-ended.ts";
 import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
@@ -28,7 +29,7 @@ import type { CachedEmbedding } from "./cache/cached-embedding.ts";
 import type { CatalogueClient } from "./catalogue-client.ts";
 import { Collective } from "./collective.ts";
 import { Embedding } from "./embedding.ts";
-import { allEnded, FunctionClient } from "./function-client.ts";
+import { FunctionClient } from "./function-client.ts";
 import type { OpenParameter } from "./parameter.ts";
 import { ParameterControl } from "./parameter-control.ts";
 import { RowPlanner } from "./router/row-plan.ts";

@@ -13,6 +13,7 @@
 //   StepRunner.S4. A step of values that workers share is applied whole or not at all, once all its sums have arrived:
 //       if a member dies in between, every worker has the values from before the step, or from after it.
 
+import { allEnded } from "../../base/all-ended.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Activations } from "../../nn/activations.ts";
 import { findNotFinite } from "../../nn/layer.ts";
@@ -140,6 +141,7 @@ export class StepRunner {
     const { meter, open } = this.#options;
     await open.withRetry(async (isFirst) => {
       if (!isFirst) this.#pushAgain();
+      // also if one fails: afterwards nothing reads the gradients any more
       await meter.wait(allEnded([...this.#routes.map(({ acknowledged }) => acknowledged), ...this.#pushes]));
     });
     this.#pushes = [];
@@ -283,11 +285,6 @@ export class StepRunner {
 function tolerated(promise: Promise<void>): Promise<void> {
   promise.catch(() => {}); // a later waiter gets it
   return promise;
-}
-
-/** Waits for all, also if one fails: afterwards nothing reads the gradients any more. */
-async function allEnded(promises: readonly Promise<void>[]): Promise<void> {
-  for (const outcome of await Promise.allSettled(promises)) if (outcome.status === "rejected") throw outcome.reason;
 }
 
 /** Fewer bytes are not worth a pause of their own. */

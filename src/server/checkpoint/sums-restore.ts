@@ -7,9 +7,8 @@ import { KEYS_COLUMN, type ParameterRecord, VALUES_COLUMN } from "../../store/sn
 import type { SnapshotSource, SourceBatch } from "../../store/snapshot/snapshot-files.ts";
 import type { SumOwner } from "../../store/sums/sum-requests.ts";
 import type { SumStore } from "../../store/sums/sum-store.ts";
-import type { Ownership } from "../ownership.ts";
+import { type Ownership, ownsRawKey } from "../ownership.ts";
 import type { ServerSums } from "../parameters/server-sums.ts";
-import { ownsRawKey } from "../request-gate.ts";
 import { expectedSums, isAppCut, sharesOf } from "./expected-rows.ts";
 
 type Saved = { readonly record: ParameterRecord; readonly sums: SumsOfWidth };

@@ -22,8 +22,7 @@ import { KEY_BYTES } from "../../keys/key-range.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import { APP_CUT, type FrameHeader, paddedBytes } from "../../wire/frame.ts";
 import { nameOf } from "../../wire/node-id.ts";
-import type { Ownership } from "../ownership.ts";
-import { ownsRawKeys } from "../request-gate.ts";
+import { type Ownership, ownsRawKeys } from "../ownership.ts";
 import type { ReplicaLog } from "./replica-log.ts";
 
 /** So much of the memory for state must be free: a table that grows takes twice what it has. */
