@@ -19,8 +19,8 @@ export function placementOf(description: PlacementDescription): Placement {
 
 type Policy = PlacementDescription["policy"];
 
-/** The two ends of a move, of as many jobs as a process looks at in turn. */
-const ENDS_MAX = 8;
+/** Far more than a job has at a time: the two ends of a move. */
+const ENDS_MAX = 32;
 
 /** Makes placements one after the other. What takes longest, those of a policy, is kept (PlacementOf.D2). */
 export class Placements {
@@ -47,11 +47,9 @@ export class Placements {
   /** As the policy has it; its epoch is of no use. */
   #end(policy: Policy, servers: readonly number[]): Placement {
     const name = `${policy} ${servers.join()}`;
-    const ends = Placements.#ends;
-    const made = ends.get(name) ?? (policy === "ring" ? ringPlacement : rangePlacement)({ servers, epoch: 0 });
-    ends.delete(name);
-    ends.set(name, made); // the last one asked for goes last
-    if (ends.size > ENDS_MAX) ends.delete([...ends.keys()][0]!);
+    const made = Placements.#ends.get(name) ?? (policy === "ring" ? ringPlacement : rangePlacement)({ servers, epoch: 0 });
+    if (Placements.#ends.size === ENDS_MAX) Placements.#ends.clear();
+    Placements.#ends.set(name, made);
     return made;
   }
 }

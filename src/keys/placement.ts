@@ -39,12 +39,8 @@ export class Placement {
   constructor(options: PlacementOptions, policy: PlacementPolicy | Placement) {
     this.epoch = options.epoch;
     this.servers = checkedServers(options);
-    if (policy instanceof Placement) {
-      assert(String(this.servers) === String(policy.servers), "the owners of a placement are those of its servers");
-      this.owners = policy.owners;
-      return;
-    }
-    this.owners = new Uint16Array(PART_COUNT);
+    this.owners = policy instanceof Placement ? policy.owners : new Uint16Array(PART_COUNT);
+    if (policy instanceof Placement) return;
     const ownerIndexOf = policy(this.servers);
     for (let part = 0; part < PART_COUNT; part++) {
       const owner = ownerIndexOf(part);
