@@ -12,8 +12,7 @@
 //   ParameterGroup.G3. Weights that were pulled are in new arrays, which belong to the caller.
 
 import type { Session } from "../api/session.ts";
-import { allEnded } from "../base/all-ended.ts";
-import type { WaitOptions } from "../base/deferred.ts";
+import { allEnded, type WaitOptions } from "../base/deferred.ts";
 import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions, checkWaitOptions } from "../base/known-options.ts";
 import type { Consistency } from "../store/consistency.ts";

@@ -1,4 +1,5 @@
-// deferred — a promise with its handles outside, and a wait with a deadline and an AbortSignal on any promise.
+// deferred — a promise with its handles outside; a wait with a deadline and an AbortSignal on any promise; a wait for
+// several until each has ended.
 
 import type { Clock } from "./clock.ts";
 import { badArgument, showValue, WeighbridgeError } from "./errors.ts";
@@ -68,4 +69,12 @@ export async function waitFor<T>(promise: Promise<T>, what: string, clock: Clock
 
 function aborted(what: string, signal: AbortSignal | undefined): WeighbridgeError {
   return new WeighbridgeError("ABORTED", `the wait for ${what} was aborted`, { cause: signal?.reason });
+}
+
+/**
+ * Waits for all; rejects with the failure of the first in the list that failed. What they use is free afterwards, whether
+ * they failed or not.
+ */
+export async function allEnded(promises: readonly Promise<unknown>[]): Promise<void> {
+  for (const outcome of await Promise.allSettled(promises)) if (outcome.status === "rejected") throw outcome.reason;
 }

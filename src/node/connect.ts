@@ -3,17 +3,21 @@
 
 import { Session } from "../api/session.ts";
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
 import { WAIT_NAMES } from "../base/known-options.ts";
 import type { WorkerFunction } from "../contracts/worker-function.ts";
 import { loadNodeConfig, orReport } from "./cannot-start.ts";
 import { loadConfig } from "./config/config.ts";
 import type { NodeConfigOptions, Role } from "./config/node-config.ts";
 import { loadWorkerFunctions } from "./function-module.ts";
-import { GUEST_CONFIG, guestAddress } from "./guest-address.ts";
 import { nodeSessions } from "./node-sessions.ts";
 import { realClock, restOf } from "./real-clock.ts";
 import { startWorker } from "./worker-root.ts";
+
+/** A configuration has to be complete; these keys mean nothing to a guest, which the scheduler does not count. */
+const GUEST_CONFIG = { role: "worker", serverCount: 1, workerCount: 1, rank: undefined, threads: 1 } as const;
+
+const ADDRESS = /^weighbridge:\/\/([^/?#@]+:\d+)(?:\/([^/?#]*))?$/;
 
 /** How to connect: the configuration, and how long to wait for the cluster, at most as long as `startTimeoutMs`. */
 export type ConnectOptions = Omit<NodeConfigOptions, "role"> &
@@ -63,4 +67,14 @@ export async function connect(to: string | ConnectOptions = {}, options: Connect
     await node.close();
     throw thrown;
   }
+}
+
+/**
+ * The address of a cluster, for guests: `weighbridge://HOST:PORT`, of the scheduler, with others that take over behind
+ * commas, and the job's name as the path. Throws BAD_ARGUMENT. The hosts and ports are checked with the configuration.
+ */
+function guestAddress(address: string): Pick<NodeConfigOptions, "schedulers" | "job"> {
+  const [, schedulers, job = ""] = ADDRESS.exec(address) ?? [];
+  if (schedulers === undefined) throw badArgument(`an address is weighbridge://HOST:PORT of a scheduler, not ${showValue(address)}`);
+  return job === "" ? { schedulers } : { schedulers, job };
 }

@@ -16,10 +16,9 @@ import { schedulerAddresses, tcpAddress } from "./config/node-addresses.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { onEndSignal, SIGNAL_SAVE_MS } from "./end-signal.ts";
 import { realClock } from "./real-clock.ts";
-import { requireNodeSockets } from "./runtime.ts";
 import { textLog } from "./text-log.ts";
 import { type BoundSendBuffer, boundSendBuffers } from "./transport/send-buffer.ts";
-import { SocketTransport } from "./transport/socket-transport.ts";
+import { requireNodeSockets, SocketTransport } from "./transport/socket-transport.ts";
 import { coreOffer, type WakefulLoop, wakefulLoop } from "./transport/wakeful-loop.ts";
 
 /** What a process provides to its node. */

@@ -25,8 +25,8 @@ import type { CopyClaim, ResumeClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { PartsExchange } from "./copy/parts-exchange.ts";
 import { ChainMember, checkReplication } from "./replication/chain-member.ts";
-import type { DurableLog } from "./replication/durable-log.ts";
 import { exchangeLogOf } from "./replication/exchange-entries.ts";
+import type { DurableLog } from "./replication/log-sink.ts";
 import { PlannedStop, type PlannedStopFiles } from "./replication/planned-stop.ts";
 import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
 

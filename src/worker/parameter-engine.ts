@@ -1,9 +1,8 @@
 // parameter-engine — what lies behind a session: the worker's clock, calls of functions, the handles of its parameters
 // and their links. api/session.ts offers it in a user's words and imports only its types: the worker brings it along.
 
-import { allEnded } from "../base/all-ended.ts";
 import type { Clock } from "../base/clock.ts";
-import type { WaitOptions } from "../base/deferred.ts";
+import { allEnded, type WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { Arena } from "../kernel/arena.ts";

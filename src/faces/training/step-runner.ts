@@ -13,7 +13,7 @@
 //   StepRunner.S4. A step of values that workers share is applied whole or not at all, once all its sums have arrived:
 //       if a member dies in between, every worker has the values from before the step, or from after it.
 
-import { allEnded } from "../../base/all-ended.ts";
+import { allEnded } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Activations } from "../../nn/activations.ts";
 import { findNotFinite } from "../../nn/layer.ts";

@@ -22,16 +22,15 @@
 //       that it was synced: one that is damaged is not taken for one that is unfinished.
 
 import { randomInt } from "node:crypto";
+import { open } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
-import type { DurableLog } from "../../server/replication/durable-log.ts";
-import type { LogPage } from "../../server/replication/log-sink.ts";
-import { type FileLayer, type OpenFile, reasonText } from "../checkpoint/file-layer.ts";
+import type { DurableLog, LogPage } from "../../server/replication/log-sink.ts";
+import { type FileLayer, type OpenFile, openFile, realFiles, reasonText } from "../checkpoint/file-layer.ts";
 import { stateIo } from "../state/state-io.ts";
 import { StateLock, type StateLockOptions } from "../state/state-lock.ts";
-import { durableFiles } from "./durable-files.ts";
 import * as layout from "./segment-bytes.ts";
 import { findLog, readLog, type StoredSegment } from "./stored-log.ts";
 
@@ -48,6 +47,16 @@ const LOCK_CHECK_MS = 500;
 const FULL: ReadonlySet<string> = new Set(["ENOSPC", "EDQUOT"]);
 const FIX = "start the server again when that is mended";
 const LOCK_WORDS = { holder: "server", fix: "stop that one first, or name another directory (--durable)", diskFix: FIX };
+
+/**
+ * Files opened to read and write, and synced without what only says when they were changed. Segments have their size from
+ * the start, so a sync writes their bytes alone.
+ */
+export const durableFiles: FileLayer = {
+  ...realFiles,
+  create: async (path) => openFile(await open(path, "wx+"), "datasync"),
+  open: async (path) => openFile(await open(path, "r+"), "datasync"),
+};
 
 export type SegmentLogOptions = Pick<StateLockOptions, "directory" | "clock" | "self" | "isGone"> & {
   readonly log: Log;

@@ -8,8 +8,7 @@ import type { Log } from "../../base/log.ts";
 import type { PlannedStopFiles } from "../../server/replication/planned-stop.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { directoryName } from "../state/state-directory.ts";
-import { durableFiles } from "./durable-files.ts";
-import { SegmentLog } from "./segment-log.ts";
+import { durableFiles, SegmentLog } from "./segment-log.ts";
 
 const DIRECTORY = "stopped";
 /** Nobody waits for single updates: its files need not be there in advance. */

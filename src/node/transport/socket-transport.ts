@@ -2,6 +2,9 @@
 //
 // A unix socket's file outlives a killed process. The next listener removes such a file, but only after a connection to
 // it was refused, so never under a live listener. (Two listeners that start at once on a stale file may still race.)
+//
+// Bun and Deno are refused, whose sockets do not work as socket-link.ts uses them: under Bun nothing would arrive, under
+// Deno the first write would end the process. A cluster inside the process has no sockets and works.
 
 import { lstatSync, mkdirSync, unlinkSync } from "node:fs";
 import net from "node:net";
@@ -10,7 +13,6 @@ import type { Clock } from "../../base/clock.ts";
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { type Log, SILENT_LOG } from "../../base/log.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../../transport/transport.ts";
-import { requireNodeSockets } from "../runtime.ts";
 import type { BoundSendBuffer } from "./send-buffer.ts";
 import { badAddress, formatTcpAddress, parseSocketAddress, type SocketAddress } from "./socket-address.ts";
 import { SocketLink } from "./socket-link.ts";
@@ -225,4 +227,18 @@ const CONNECT_REASONS: Readonly<Record<string, string>> = {
 function codeOf(thrown: unknown): string {
   const code = (thrown as { code?: unknown } | null)?.code;
   return typeof code === "string" ? code : "";
+}
+
+/** The name and version of a runtime that is not Node, such as "Bun 1.4.4". */
+function foreignRuntime({ bun, deno }: NodeJS.ProcessVersions): string | undefined {
+  if (bun !== undefined) return `Bun ${bun}`;
+  return deno === undefined ? undefined : `Deno ${deno}`;
+}
+
+/** Call it before creating a socket. Throws UNSUPPORTED. */
+export function requireNodeSockets(versions: NodeJS.ProcessVersions = process.versions): void {
+  const runtime = foreignRuntime(versions);
+  if (runtime === undefined) return;
+  const message = `nodes of a cluster run under Node 24 or newer, and this is ${runtime}, where EmbeddedCluster alone works: run this script with node`;
+  throw new WeighbridgeError("UNSUPPORTED", message);
 }

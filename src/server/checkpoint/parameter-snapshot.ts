@@ -10,8 +10,8 @@
 //   ParameterSnapshot.S4. A parameter that is cleared or replaced after the cut is written as it was: it keeps its
 //       memory until `close`.
 
-import { allEnded } from "../../base/all-ended.ts";
 import { bytesOf } from "../../base/bytes.ts";
+import { allEnded } from "../../base/deferred.ts";
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { BlockSnapshot } from "../../store/block-span.ts";
 import { encodeStaleness } from "../../store/parameter-spec.ts";

@@ -5,8 +5,8 @@
 //   TableSnapshot.C1. A chunk names the parts of its rows, from the first to the last. The table is walked in the order
 //       of parts, so each chunk of a large one has few, and a restoring server reads only those it needs.
 
-import { allEnded } from "../../base/all-ended.ts";
 import { assert } from "../../base/assert.ts";
+import { allEnded } from "../../base/deferred.ts";
 import type { WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { PART_COUNT, partOf } from "../../keys/part.ts";

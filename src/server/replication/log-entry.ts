@@ -25,7 +25,7 @@
 //   FILL       the first entry for a standby that is filled: what is the head's and not a part's (fill-state.ts)
 //   PARTS      the state of some parts as it is now, instead of what the standby has of them
 //   FILLED     answers that the head keeps: the standby has everything now
-//   IDENTITY   who a durable server is (durable-log.ts)
+//   IDENTITY   who a durable server is (log-sink.ts)
 //   PLACEMENT  the head has adopted this placement (copy/parts-exchange.ts): JSON
 //   ARRIVED    some of the parts that come with it, with what is not a part's where the server joins: JSON and arrays
 //   HANDED_OVER  its parts are with their owners, of this epoch: JSON

@@ -17,7 +17,7 @@ import type { Log } from "../../base/log.ts";
 import type { PsFunction } from "../../contracts/ps-function.ts";
 import type { PlugInModule } from "../../store/plug-ins.ts";
 import type { RosterView } from "../../wire/roster.ts";
-import type { DurableLog, ServerIdentity } from "./durable-log.ts";
+import type { DurableLog, ServerIdentity } from "./log-sink.ts";
 import { checkRepeatable } from "./repeated-function.ts";
 import type { Replica } from "./replica.ts";
 

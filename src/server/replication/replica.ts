@@ -28,7 +28,6 @@ import { count, decodeJson, encodeJson, list, object, optional } from "../../wir
 import { rankOf, roleOf } from "../../wire/node-id.ts";
 import { type RosterEntry, rosterEntryShape } from "../../wire/roster.ts";
 import type { Ownership } from "../ownership.ts";
-import { type DurableLog, identityShape, type ServerIdentity } from "./durable-log.ts";
 import { type ExchangeRepeater, repeatExchange } from "./exchange-entries.ts";
 import { Fill, type FillOptions } from "./fill.ts";
 import {
@@ -47,7 +46,7 @@ import { standbySink } from "./log-call.ts";
 import { EntryKind, EntryReader, type ReadEntry } from "./log-entry.ts";
 import { LogPages } from "./log-pages.ts";
 import { type LogPolicy, policyOf } from "./log-policy.ts";
-import { diskSink, type LogPage } from "./log-sink.ts";
+import { type DurableLog, diskSink, identityShape, type LogPage, type ServerIdentity } from "./log-sink.ts";
 import { unpack } from "./packed-body.ts";
 import { ReplicaLog, type ReplicaLogOptions } from "./replica-log.ts";
 import { isDetermined, RefusedAhead } from "./run-ahead.ts";

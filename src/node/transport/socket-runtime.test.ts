@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
-import { requireNodeSockets } from "./runtime.ts";
+import { requireNodeSockets } from "./socket-transport.ts";
 
 const { node } = process.versions;
 
