@@ -189,8 +189,8 @@ function shapeOf(line: string): string {
 
 /** The lines that the README shows of `npm start`. */
 function readmeLines(): string[] {
-  const block = /What `npm start` says.*?```text\n(.*?)```/s.exec(readFileSync(join(ROOT, "README.md"), "utf8"))?.[1];
-  assert.ok(block !== undefined, "the README shows what npm start says");
+  const block = /What `npm start` prints.*?```text\n(.*?)```/s.exec(readFileSync(join(ROOT, "README.md"), "utf8"))?.[1];
+  assert.ok(block !== undefined, "the README shows what npm start prints");
   const lines = block.split("\n").filter((line) => line !== "" && line.trim() !== "…");
   assert.ok(lines.length > 30, `${lines.length} lines`);
   return lines;
