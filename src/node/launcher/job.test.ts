@@ -371,10 +371,12 @@ test("a scheduler that is killed is started again, and what it said of dead node
 
 test("a worker that fails while the scheduler is being started again is started again, too (J7)", async () => {
   const told: string[] = [];
-  const mark = JSON.stringify(join(temporaryDirectory("job"), "again"));
+  const [mark, fallen] = ["again", "fallen"].map((name) => JSON.stringify(join(temporaryDirectory("job"), name)));
+  // it fails once the scheduler has fallen, however long either takes to start
   const fails = `const fs = require("node:fs");
-    if (!fs.existsSync(${mark})) { fs.writeFileSync(${mark}, ""); setTimeout(() => process.exit(3), 150); }`;
-  const scheduler = fallingScheduler("process.kill(process.pid, 'SIGKILL')");
+    const look = () => { if (fs.existsSync(${fallen})) process.exit(3); };
+    if (!fs.existsSync(${mark})) { fs.writeFileSync(${mark}, ""); setInterval(look, 5); }`;
+  const scheduler = fallingScheduler(`fs.writeFileSync(${fallen}, ""); process.kill(process.pid, "SIGKILL")`);
   const { job } = start([scheduler, processPlan("worker 0", fails)], { restart: RESTART, onRestart: ({ plan }) => told.push(plan.name) });
   assert.deepEqual(await job.outcome, { kind: "done" });
   assert.deepEqual(told.sort(), ["scheduler", "worker 0"]);
