@@ -25,7 +25,7 @@ setTimeout(() => {
 `;
 
 function run(...args: string[]): { readonly status: number | null; readonly stdout: string; readonly stderr: string } {
-  const options = { cwd: `${import.meta.dirname}/../..`, encoding: "utf8", timeout: 20_000 } as const;
+  const options = { cwd: `${import.meta.dirname}/../..`, encoding: "utf8", timeout: 60_000 } as const;
   return spawnSync(process.execPath, ["--input-type=module", "--eval", SCRIPT, "--", ...args], options);
 }
 

@@ -29,7 +29,7 @@ const env = { PYTHONDONTWRITEBYTECODE: "1", PYTHONUNBUFFERED: "1" };
 
 /** How many vectors it found, and those that are not what they say. */
 function readVectors(directory: string): { readonly vectors: number; readonly wrong: Readonly<Record<string, string>> } {
-  const options = { encoding: "utf8", env: { ...process.env, ...env }, timeout: 60_000 } as const;
+  const options = { encoding: "utf8", env: { ...process.env, ...env }, timeout: 240_000 } as const;
   const { status, stdout, stderr } = spawnSync(python, [join(client, "read_vectors.py"), directory], options);
   assert.equal(status, 0, stderr);
   return JSON.parse(stdout);

@@ -11,10 +11,9 @@ import { realClock } from "../../src/node/real-clock.ts";
 import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
 import type { StatusEntry, StatusReply } from "../../src/wire/control.ts";
 import { type Cluster, HEARTBEAT_TIMEOUT_MS } from "./cluster.ts";
-import type { Running } from "./processes.ts";
+import { DEADLINE_MS, type Running } from "./processes.ts";
 
 const POLL_MS = 50;
-const WHOLE_MS = 60_000;
 /** Every so many strikes the scheduler is struck. */
 const SCHEDULER_EVERY = 7;
 /** For so long it is stopped: it has missed heartbeats of everybody when it goes on. */
@@ -108,7 +107,7 @@ export class Copies {
   async whole(): Promise<void> {
     const isCopy = ({ role, state, isFilling, label, linked }: StatusEntry, pids: ReadonlySet<number>): boolean =>
       role !== "worker" && state === "alive" && linked && isFilling !== true && pids.has(pidOf(label));
-    for (const giveUpAt = performance.now() + WHOLE_MS; performance.now() < giveUpAt; await sleep(POLL_MS)) {
+    for (const giveUpAt = performance.now() + DEADLINE_MS; performance.now() < giveUpAt; await sleep(POLL_MS)) {
       this.#copies = this.#copies.map((copy) => (copy.process.isRunning ? copy : this.#start(copy.rank)));
       const pids = new Set(this.processes.map(({ pid }) => pid));
       const status = await this.#status();

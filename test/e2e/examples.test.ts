@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
 import { temporaryDirectory } from "../support/temporary-directory.ts";
-import { Processes, script } from "./processes.ts";
+import { DEADLINE_MS, Processes, script } from "./processes.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 const socketDir = temporaryDirectory("sockets");
@@ -50,7 +50,7 @@ test("node examples/12-local-sum/main.ts: devices that are threads all hold the 
   ] as const) {
     const example = spawnSync(process.execPath, [join(ROOT, "examples/12-local-sum/main.ts"), ...devices], {
       encoding: "utf8",
-      timeout: 60_000,
+      timeout: DEADLINE_MS,
     });
     assert.equal(example.status, 0, example.stderr);
     const after = example.stdout.split("\n").filter((line) => line.includes("after"));

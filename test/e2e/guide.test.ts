@@ -6,8 +6,6 @@ import { join } from "node:path";
 import test from "node:test";
 import { Processes, ROOT } from "./processes.ts";
 
-const RUN_MS = 60_000;
-
 /** Lays the first script of a guide down as a file within the package, so that it can import it by name. */
 class GuideScript implements Disposable {
   readonly directory: string;
@@ -53,7 +51,7 @@ test("the guide's function is loaded by the servers, and its script calls it on 
   const functions = join(files.directory, "functions.ts");
   const script = join(files.directory, "train.ts");
   const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--functions", functions, "--", script]);
-  await job.succeeds(RUN_MS);
+  await job.succeeds();
   const norm = 2 * Math.sqrt(1000);
   for (const rank of [0, 1]) await job.says(new RegExp(`\\[worker ${rank}\\] worker ${rank}: ${norm}$`));
 });
@@ -63,7 +61,7 @@ test("the guide's server tells all workers but the one that asked, over the conn
   await using processes = new Processes();
   const [functions, script] = ["notes.ts", "follow.ts"].map((name) => join(files.directory, name)) as [string, string];
   const job = processes.weighbridge(["launch", "-s", 2, "-w", 3, "--worker-only", "--functions", functions, "--", script]);
-  await job.succeeds(RUN_MS);
+  await job.succeeds();
   await job.says(/\[worker 0\] worker 0 has told 2$/);
   await job.says(/\[worker 0\] worker 0: undefined$/);
   for (const rank of [1, 2]) {
@@ -76,7 +74,7 @@ test("the guide's own model trains on two servers and two workers", async () => 
   using script = new GuideScript("train-your-own-model.md");
   await using processes = new Processes();
   const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--", script.path]);
-  await job.succeeds(RUN_MS);
+  await job.succeeds();
   await job.says(/\[worker 0\] epoch: 1 step: 1, loss is \d\.\d{6}$/);
   for (const rank of [0, 1]) {
     const [, accuracy] = await job.says(new RegExp(`\\[worker ${rank}\\] accuracy (\\d\\.\\d+); waited`));
@@ -89,7 +87,7 @@ test("the guide's cached embedding finds rows with the workers, and is saved aft
   await using processes = new Processes();
   const checkpoints = join(script.directory, "checkpoints");
   const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--checkpoint-dir", checkpoints, "--", script.path]);
-  await job.succeeds(RUN_MS);
+  await job.succeeds();
   for (const rank of [0, 1]) {
     const [, hits] = await job.says(new RegExp(`\\[worker ${rank}\\] .*deviceHits: (\\d+)`));
     assert.ok(Number(hits) > 0, job.transcript);
@@ -102,7 +100,7 @@ test("the guide's updater is loaded by the servers, and steps by its rate whatev
   await using processes = new Processes();
   const [updaters, script] = ["updaters.ts", "train.ts"].map((name) => join(files.directory, name));
   const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--functions", updaters ?? "", "--", script ?? ""]);
-  await job.succeeds(RUN_MS);
+  await job.succeeds();
   for (const rank of [0, 1]) await job.says(new RegExp(`\\[worker ${rank}\\] worker ${rank}: -1 1 -1 0$`));
 });
 
@@ -111,6 +109,6 @@ test("the guide's row type keeps the heaviest pairs of a row, whoever pushed the
   await using processes = new Processes();
   const [rows, script] = ["rows.ts", "count.ts"].map((name) => join(files.directory, name));
   const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--functions", rows ?? "", "--", script ?? ""]);
-  await job.succeeds(RUN_MS);
+  await job.succeeds();
   for (const rank of [0, 1]) await job.says(new RegExp(`\\[worker ${rank}\\] worker ${rank}: 3 of 11 4 12 4 10 2$`));
 });

@@ -21,7 +21,6 @@ const skip: string | false =
     : existsSync(PROGRAM)
       ? false
       : `there is no program ${PROGRAM} (WEIGHBRIDGE_PSLITE_PROGRAM)`;
-const DEADLINE_MS = 60_000;
 
 /** What a role of ours runs: a script, or, without one, the node built in. */
 type Job = { readonly program: string; readonly scheduler?: string; readonly server?: string; readonly worker: string };
@@ -74,7 +73,7 @@ class MixedCluster extends Processes {
     const nodes = [this.node("scheduler", scheduler, job)];
     for (let i = 0; i < count; i++) nodes.push(this.node("server", server, job));
     for (let i = 0; i < workerCount; i++) nodes.push(this.node("worker", worker, job));
-    await Promise.all(nodes.map((node) => node.succeeds(DEADLINE_MS)));
+    await Promise.all(nodes.map((node) => node.succeeds()));
   }
 }
 
@@ -129,7 +128,7 @@ for (const scheduler of SIDES) {
     await using cluster = await MixedCluster.create({ count: 2 });
     const nodes = [cluster.node("scheduler", scheduler)];
     for (const side of SIDES) nodes.push(cluster.node("server", side), cluster.node("worker", side));
-    await Promise.all(nodes.map((node) => node.succeeds(DEADLINE_MS)));
+    await Promise.all(nodes.map((node) => node.succeeds()));
   });
 }
 
@@ -165,9 +164,9 @@ test("sums are right with acknowledgements (PS_RESEND), server ours, others thei
     cluster.node("server", "ours"),
     cluster.node("worker", "theirs"),
   ];
-  await server.succeeds(DEADLINE_MS);
+  await server.succeeds();
   for (const node of [scheduler, worker]) {
-    const { code } = await node.ends(DEADLINE_MS);
+    const { code } = await node.ends();
     if (code !== 0) assert.match(node.stderr, STOP_CHECK, node.transcript);
   }
   assert.match(worker.stderr, /error: 0, 0$/m, worker.transcript);
@@ -197,7 +196,7 @@ test("a node too many hears at the end of the job that it is over", async () => 
   const tooMany = cluster.weighbridge(["worker", script("pusher")], { env: cluster.environment });
   await until(() => registered() === 5, "the node too many to register");
   for (const pusher of pushers) pusher.endInput();
-  await Promise.all([scheduler, ...servers, ...pushers].map((node) => node.succeeds(DEADLINE_MS)));
+  await Promise.all([scheduler, ...servers, ...pushers].map((node) => node.succeeds()));
   await tooMany.fails(/no rank for worker .*: the job is over, everybody has left/);
   for (const pusher of pushers) assert.doesNotMatch(pusher.stdout, /push failed/);
 });

@@ -12,7 +12,6 @@ const SERVERS = 2;
 const STEPS = 6;
 /** So that a scheduler is among the first few that are killed (Copies). */
 const SCHEDULER_SOON = 2;
-const STRIKE_MS = 180_000;
 /** Long enough that a busy machine makes no worker silent: a batch that is dealt without one has other sums. */
 const HEARTBEAT_TIMEOUT_MS = 6000;
 
@@ -68,13 +67,13 @@ async function run({ task, workers: count, seed, strikes }: StruckTraining, roun
   for (const [round, signal] of strikes.entries()) {
     for (const worker of workers) worker.tell(`until ${STEPS * (round + 1)}`);
     const step = STEPS * round + 1 + random.below(STEPS - 1);
-    await workers[random.below(count)]?.says(new RegExp(`^step ${step},`), 1, STRIKE_MS);
+    await workers[random.below(count)]?.says(new RegExp(`^step ${step},`));
     struck.push(`${signal} of a ${await copies.strike(round + SCHEDULER_SOON + seed, signal)}`);
   }
   for (const worker of workers) worker.endInput();
   const bits: string[] = [];
-  for (const worker of workers) bits.push((await worker.says(/^bits (\w+)$/, 1, STRIKE_MS))[1] as string);
-  for (const node of [...workers, ...copies.processes, copies.scheduler]) await node.succeeds(STRIKE_MS);
+  for (const worker of workers) bits.push((await worker.says(/^bits (\w+)$/))[1] as string);
+  for (const node of [...workers, ...copies.processes, copies.scheduler]) await node.succeeds();
   const losses = [...(workers[0]?.stdout ?? "").matchAll(/^step \d+, loss (.*)$/gm)].map(([, loss]) => loss as string);
   return { bits, losses, struck };
 }

@@ -68,9 +68,7 @@ async function train(options: Partial<TrainOptions>, isHybrid: boolean): Promise
 
 for (const consistency of [{ ssp: 2 }, "asp", "bsp"] as const) {
   for (const isHybrid of [false, true]) {
-    test(`${JSON.stringify(consistency)}, ${isHybrid ? "hybrid" : "all on servers"}: every sample once, and it learns`, {
-      timeout: 60_000,
-    }, async () => {
+    test(`${JSON.stringify(consistency)}, ${isHybrid ? "hybrid" : "all on servers"}: every sample once, and it learns`, async () => {
       await train({ consistency }, isHybrid);
     });
   }

@@ -9,8 +9,6 @@ import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { dataset, type Place, train, UNITS, workerComesBack, workerDies, workerDiesAtTheEnd } from "./churn-cases.ts";
 import { RestartableCluster } from "./restartable-cluster.ts";
 
-const TIMEOUT = { timeout: 60_000 };
-
 const PLACES: readonly (readonly [string, Place])[] = [
   ["all on servers", { isHybrid: false }],
   ["hybrid", { isHybrid: true }],
@@ -18,22 +16,22 @@ const PLACES: readonly (readonly [string, Place])[] = [
 ];
 
 for (const [name, place] of PLACES) {
-  test(`a worker that dies leaves its units to the others, ${name}`, TIMEOUT, async () => {
+  test(`a worker that dies leaves its units to the others, ${name}`, async () => {
     await workerDies(place);
   });
 
-  test(`a worker that is started again takes part in what is left, ${name}`, TIMEOUT, async () => {
+  test(`a worker that is started again takes part in what is left, ${name}`, async () => {
     await workerComesBack(place);
   });
 }
 
 for (const epoch of [1, 3]) {
-  test(`a worker that dies over the word that epoch ${epoch} of 3 is over holds nobody up`, TIMEOUT, async () => {
+  test(`a worker that dies over the word that epoch ${epoch} of 3 is over holds nobody up`, async () => {
     await workerDiesAtTheEnd({ isHybrid: true }, epoch);
   });
 }
 
-test("a server that is restarted from its checkpoint lets training go on", { timeout: 60_000 }, async () => {
+test("a server that is restarted from its checkpoint lets training go on", async () => {
   const checkpointDir = temporaryDirectory("churn");
   await using cluster = await RestartableCluster.start({ servers: 2, workers: 2, checkpointDir });
   const [one, two] = cluster.sessions as [Session, Session];

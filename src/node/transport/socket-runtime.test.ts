@@ -20,7 +20,7 @@ test("Bun and Deno are told in one sentence that nodes need Node, and what works
 function asBun(script: string): { readonly stdout: string; readonly stderr: string } {
   const pretence = 'Object.defineProperty(process, "versions", { value: { ...process.versions, bun: "1.4.4" } })';
   const args = ["--import", `data:text/javascript,${encodeURIComponent(pretence)}`, "--input-type=module", "--eval", script];
-  return spawnSync(process.execPath, args, { cwd: import.meta.dirname, encoding: "utf8", timeout: 20_000 });
+  return spawnSync(process.execPath, args, { cwd: import.meta.dirname, encoding: "utf8", timeout: 60_000 });
 }
 
 test("connect() is refused at once where sockets do not work, and EmbeddedCluster is not", () => {

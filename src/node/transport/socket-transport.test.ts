@@ -244,7 +244,7 @@ test("open links keep the process alive, closed ones do not", () => {
     setTimeout(() => link.write([new Uint8Array(1)], () => {}), 20).unref();`;
   const { stdout, stderr, status } = spawnSync(process.execPath, ["--input-type=module", "-e", script], {
     encoding: "utf8",
-    timeout: 20_000,
+    timeout: 60_000,
   });
   assert.equal(stderr, "");
   assert.equal(stdout, "closed\nclosed\n");
