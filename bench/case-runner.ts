@@ -3,11 +3,12 @@
 // values.
 //
 // Invariants:
-//   R1. A round of pushes is verified whole: after it every key holds its start value plus what was pushed to it.
-//   R2. Of pulls, those are verified whose values are still there: the last of each slot, at the end of a round, or of
-//       a burst.
-//   R3. A pull of a mix reads exactly the pushes that its worker issued before it: requests of one worker are served in
-//       order.
+//   CaseRunner.R1. A round of pushes is verified whole: after it every key holds its start value plus what was pushed
+//       to it.
+//   CaseRunner.R2. Of pulls, those are verified whose values are still there: the last of each slot, at the end of a
+//       round, or of a burst.
+//   CaseRunner.R3. A pull of a mix reads exactly the pushes that its worker issued before it: requests of one worker
+//       are served in order.
 
 import { performance } from "node:perf_hooks";
 import type { BenchCase } from "./cases.ts";

@@ -3,7 +3,7 @@
 // that depends on the place. A block that lands in the wrong place, twice or not at all therefore changes some value.
 //
 // Invariants:
-//   V1. All values are whole numbers below 2^24, so float32 sums are exact in any order.
+//   ExpectedValues.V1. All values are whole numbers below 2^24, so float32 sums are exact in any order.
 
 import { assert } from "../src/base/assert.ts";
 
@@ -36,7 +36,7 @@ export function verify({ indices, width, values }: Rows, pushCountOf: (index: nu
   for (let row = 0; row < indices.length; row++) {
     const index = indices[row]!;
     const pushCount = pushCountOf(index);
-    assert(pushCount * GRADIENT_PERIOD + START_PERIOD < EXACT_MAX, "V1: a round must end before float32 sums become inexact");
+    assert(pushCount * GRADIENT_PERIOD + START_PERIOD < EXACT_MAX, "ExpectedValues.V1: a round must end before float32 sums become inexact");
     for (let place = 0; place < width; place++) {
       const expected = startValue(index, place) + gradientValue(place) * pushCount;
       const actual = values[row * width + place]!;

@@ -17,7 +17,7 @@ test("requests that are not timed count for the rate from the first timed comple
   assert.equal(meter.complete(begin, begin + 5), true);
   for (let i = 0; i < 7; i++) assert.equal(meter.completeUntimed(), true);
   assert.equal(meter.complete(begin + 5, begin + 10), false);
-  assert.equal(meter.completeUntimed(), false, "after the span none is wanted (M2)");
+  assert.equal(meter.completeUntimed(), false, "after the span none is wanted (Meter.M2)");
   const { reqPerSec, p50Us } = meter.figure();
   assert.equal(Math.round(reqPerSec), 1600);
   assert.equal(Math.round(p50Us), 5000);

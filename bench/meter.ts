@@ -6,9 +6,9 @@
 //   start ──warm-up──▶ first completion after it = begin ──measureMs──▶ first completion after that = end
 //
 // Invariants:
-//   M1. Rates are counted from a completion to a completion, so a slow request is never cut in half.
-//       Both are completions of timed requests; the others in between are counted.
-//   M2. After `end` no request is wanted; those still in flight are drained by the caller and not counted.
+//   Meter.M1. Rates are counted from a completion to a completion, so a slow request is never cut in half. Both are
+//       completions of timed requests; the others in between are counted.
+//   Meter.M2. After `end` no request is wanted; those still in flight are drained by the caller and not counted.
 
 import { assert } from "../src/base/assert.ts";
 import { quantile } from "./statistics.ts";

@@ -11,12 +11,13 @@
 //
 //   first page │ zone of state …                          │ reserve │ last page
 //
-// L1. Spans are multiples of 64 bytes at multiples of 64; the last page of the memory is never handed out, so no
-//     address plus length wraps.
-// L2. A free span's first u32 is the address of the next free one of its class, 0 at the end of the list.
-// L3. State that lies in the reserve (LENT bytes: the successor of a block that is being sent, what was overdrawn) is
-//     owed to it: so much of the zone of state stays free.
-// L4. An empty reserve is whole again: its lists are forgotten. So what was cut up for small spans serves large ones.
+//   Allocator.L1. Spans are multiples of 64 bytes at multiples of 64; the last page of the memory is never handed out,
+//       so no address plus length wraps.
+//   Allocator.L2. A free span's first u32 is the address of the next free one of its class, 0 at the end of the list.
+//   Allocator.L3. State that lies in the reserve (LENT bytes: the successor of a block that is being sent, what was
+//       overdrawn) is owed to it: so much of the zone of state stays free.
+//   Allocator.L4. An empty reserve is whole again: its lists are forgotten. So what was cut up for small spans serves
+//       large ones.
 
 import {
   ARENA_START, ASIDE, END, FREE_LISTS, FRONTIER, LENT, OVERDRAFT, OVERDRAWN, RESERVE_END, RESERVE_FREE_LISTS, RESERVE_FRONTIER, RESERVE_START, RESERVE_USED, TOUCHED, USED,
@@ -64,7 +65,7 @@ export function reserveUsedBytes(): f64 {
 /** Bytes that can be allocated for certain, in spans of any size. */
 export function certainRoom(): u64 {
   const room: u64 = load<u32>(END) - load<u32>(FRONTIER), lent: u64 = load<u32>(LENT);
-  return room > lent ? room - lent : 0; // L3
+  return room > lent ? room - lent : 0; // Allocator.L3
 }
 
 /** How many bytes a span of `bytes` really takes. */
@@ -75,7 +76,7 @@ export function spanBytes(bytes: u32): u32 {
 /** The address of a span of at least `bytes` (1 or more) for state, or 0 when there is no room. */
 export function allocate(bytes: u32): u32 {
   const lent: u64 = load<u32>(LENT), size = bytesOf(classOf(bytes));
-  const isOwed = lent != 0 && load<u64>(USED) + size + lent > <u64>(load<u32>(END) - ARENA_START); // L3
+  const isOwed = lent != 0 && load<u64>(USED) + size + lent > <u64>(load<u32>(END) - ARENA_START); // Allocator.L3
   let span: u32 = isOwed ? 0 : take(bytes, FRONTIER, FREE_LISTS);
   if (span != 0 || <u64>load<u32>(OVERDRAWN) + size > <u64>load<u32>(OVERDRAFT)) return span;
   span = take(bytes, RESERVE_FRONTIER, RESERVE_FREE_LISTS);
@@ -83,7 +84,7 @@ export function allocate(bytes: u32): u32 {
   return span;
 }
 
-/** So many bytes more were overdrawn; fewer, when it wraps (L3). */
+/** So many bytes more were overdrawn; fewer, when it wraps (Allocator.L3). */
 function owe(size: u32): void {
   store<u32>(LENT, load<u32>(LENT) + size);
   store<u32>(OVERDRAWN, load<u32>(OVERDRAWN) + size);
@@ -94,7 +95,7 @@ export function setOverdraft(bytes: u32): void {
   store<u32>(OVERDRAFT, bytes);
 }
 
-/** What state cannot take of its zone: it is in use, or owed to the reserve (L3). */
+/** What state cannot take of its zone: it is in use, or owed to the reserve (Allocator.L3). */
 export function stateUsedBytes(): f64 {
   return <f64>(load<u64>(USED) + <u64>load<u32>(LENT));
 }
@@ -142,7 +143,7 @@ export function noteAsideReleased(size: u32): void {
 function take(bytes: u32, zone: usize, lists: usize): u32 {
   const sizeClass = classOf(bytes), size = bytesOf(sizeClass), head = lists + (<usize>sizeClass << 2);
   let span = load<u32>(head);
-  if (span != 0) store<u32>(head, load<u32>(span)); // L2
+  if (span != 0) store<u32>(head, load<u32>(span)); // Allocator.L2
   else {
     const frontier: u64 = load<u32>(zone);
     if (frontier + size <= <u64>load<u32>(zone, 4)) {
@@ -157,7 +158,7 @@ function take(bytes: u32, zone: usize, lists: usize): u32 {
   return span;
 }
 
-/** State of `bytes` bytes lies in the reserve from now on, or, when negative, does so no more (L3). */
+/** State of `bytes` bytes lies in the reserve from now on, or, when negative, does so no more (Allocator.L3). */
 export function lend(bytes: i32): void {
   const size = <i32>bytesOf(classOf(<u32>abs(bytes)));
   store<u32>(LENT, load<u32>(LENT) + (bytes > 0 ? size : -size));
@@ -192,7 +193,7 @@ export function release(span: u32, bytes: u32): void {
   addToList(span, sizeClass, RESERVE_FREE_LISTS);
   store<u64>(RESERVE_USED, load<u64>(RESERVE_USED) - size);
   if (load<u64>(RESERVE_USED) != 0) return;
-  store<u32>(RESERVE_FRONTIER, load<u32>(RESERVE_START)); // L4
+  store<u32>(RESERVE_FRONTIER, load<u32>(RESERVE_START)); // Allocator.L4
   memory.fill(RESERVE_FREE_LISTS, 0, CLASS_COUNT << 2);
 }
 

@@ -3,9 +3,9 @@
 //   scale f32 × rows │ zero f32 × rows (centred only) │ q i8 × rows × width       scale = max |x - zero| / 127, at least 2^-126
 //
 // Symmetric: zero is 0 and not sent. Centred: zero is the middle between the row's smallest and largest value.
-// Q1. |x' - x| <= scale × (1/2 + 2^-15) + 2^-23 × |zero|.
-// Q2. Nothing that is decoded is NaN or infinite: the encoder refuses magnitudes above 2^126, the decoder scales, zeros
-//     and q that no encoder makes (the magnitude of a sum of two products below 2^126 is finite).
+//   CodecInt8.Q1. |x' - x| <= scale × (1/2 + 2^-15) + 2^-23 × |zero|.
+//   CodecInt8.Q2. Nothing that is decoded is NaN or infinite: the encoder refuses magnitudes above 2^126, the decoder
+//       scales, zeros and q that no encoder makes (the magnitude of a sum of two products below 2^126 is finite).
 
 import { held } from "./held-constant.as";
 
@@ -75,7 +75,7 @@ function encodeRow(row: usize, width: u32, zero: f32, scale: f32, target: usize)
 }
 
 /**
- * The index of the first row with a value that cannot be sent (Q2), or -1. What was written before it means nothing
+ * The index of the first row with a value that cannot be sent (CodecInt8.Q2), or -1. What was written before it means nothing
  * then.
  */
 export function encodeInt8Rows(source: usize, rowCount: u32, width: u32, centred: bool, target: usize): i32 {
@@ -121,7 +121,7 @@ function decodeRow(bytes: usize, width: u32, zero: f32, scale: f32, target: usiz
   return !v128.any_true(wrong) && wrongs == 0;
 }
 
-/** The index of the first row that no encoder makes (Q2), or -1. */
+/** The index of the first row that no encoder makes (CodecInt8.Q2), or -1. */
 export function decodeInt8Rows(source: usize, rowCount: u32, width: u32, centred: bool, target: usize): i32 {
   const scales = source, zeros = source + (<usize>rowCount << 2), rowBytes = <usize>width << 2;
   let bytes = zeros + (centred ? <usize>rowCount << 2 : 0);

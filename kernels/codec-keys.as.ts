@@ -3,8 +3,10 @@
 //   length u4 × keyCount, the first in the low half of a byte, a last half byte of 0 where the count is odd
 //   delta  length bytes each, little-endian: the first key, then key - previous - 1
 //
-// D1. A list has exactly one encoding: lengths are the shortest, and a delta that passes 2^64 - 1 is no key.
-// D2. The decoder reads only the bytes it was told of and writes only keyCount keys, whatever the bytes are.
+//   CodecKeys.D1. A list has exactly one encoding: lengths are the shortest, and a delta that passes 2^64 - 1 is no
+//       key.
+//   CodecKeys.D2. The decoder reads only the bytes it was told of and writes only keyCount keys, whatever the bytes
+//       are.
 
 import { BYTE_MASKS } from "./layout.as";
 import { checkAscending } from "./vector.as";
@@ -92,7 +94,7 @@ export function decodeDeltaKeys(source: usize, byteCount: u32, keyCount: u32, ke
       store<u64>(keys, next, 8);
       previous = next;
     }
-    if (wrongLength != 0) return WRONG_LENGTH; // D2: only then can `at` be past the end
+    if (wrongLength != 0) return WRONG_LENGTH; // CodecKeys.D2: only then can `at` be past the end
   }
   for (let index = (keys - first) >> 3; index < <usize>keyCount; index++, keys += 8) {
     const length = (<u64>load<u8>(source + (index >> 1)) >> ((index & 1) << 2)) & 15;

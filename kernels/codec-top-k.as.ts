@@ -6,9 +6,10 @@
 // then of the next 10 among those that share them, then of the last 10. If fewer than k reach the floor, all are
 // listed. Nothing is changed before the last pass, which divides the sums.
 //
-// T1. Chosen are the k sums of the highest magnitude; among equal ones those of lower index. They are listed by index.
-// T2. Each sum is rounded once, to f32, and then either sent or kept, whole.
-// T3. A sum that is not finite is found before anything changed.
+//   CodecTopK.T1. Chosen are the k sums of the highest magnitude; among equal ones those of lower index. They are
+//       listed by index.
+//   CodecTopK.T2. Each sum is rounded once, to f32, and then either sent or kept, whole.
+//   CodecTopK.T3. A sum that is not finite is found before anything changed.
 
 import { held } from "./held-constant.as";
 
@@ -206,7 +207,7 @@ export function selectTopK(
   const floor = sampleFloor(gradient, residual, byteCount, keepCount, list, scratch);
   let count = listFrom(gradient, residual, byteCount, floor, list, isDense);
   if (count < keepCount) count = listFrom(gradient, residual, byteCount, 0, list, true);
-  const wrong = firstNotFinite(gradient, residual, list, count); // T3
+  const wrong = firstNotFinite(gradient, residual, list, count); // CodecTopK.T3
   if (wrong >= 0) return wrong;
   const threshold = largest(list, count, keepCount, scratch);
   divide(gradient, residual, byteCount, threshold, load<u32>(scratch), indices, values, isDense);

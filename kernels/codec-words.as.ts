@@ -3,9 +3,9 @@
 //
 //   packed     [ mask: bit i % 8 of byte i / 8 says that word i is not 0; whole u64 | those words, in order ]
 //
-// W1. Packing writes no more than it promises: 64 words are counted before any of them is copied.
-// W2. Unpacking counts the mask first, and touches nothing when the words are not as many: it reads only `byteCount`
-//     bytes.
+//   CodecWords.W1. Packing writes no more than it promises: 64 words are counted before any of them is copied.
+//   CodecWords.W2. Unpacking counts the mask first, and touches nothing when the words are not as many: it reads only
+//       `byteCount` bytes.
 
 /** Four bits: which of four words are not 0. */
 @inline function occupied(words: usize): u32 {
@@ -37,7 +37,7 @@ export function packWords(source: usize, wordCount: u32, wordsMax: u32, target: 
   for (let mask = target; mask < words; mask += 8, source += 256, wordCount -= 64) {
     let bits = wordCount >= 64 ? maskOf(source) : maskOfRest(source, wordCount);
     store<u64>(mask, bits);
-    if (out + (<usize>popcnt(bits) << 2) > end) return 0; // W1
+    if (out + (<usize>popcnt(bits) << 2) > end) return 0; // CodecWords.W1
     for (; bits != 0; bits &= bits - 1, out += 4) store<u32>(out, load<u32>(source + (<usize>ctz(bits) << 2)));
   }
   return <u32>(out - target);
@@ -51,7 +51,7 @@ export function unpackWords(source: usize, byteCount: u32, wordCount: u32, targe
   for (let p: usize = 0; p < masks; p += 8) count += popcnt(load<u64>(source + p));
   const used = wordCount & 63;
   if (used != 0 && load<u64>(source + masks - 8) >> <u64>used != 0) return 1;
-  if (<u64>masks + (count << 2) != <u64>byteCount) return 1; // W2
+  if (<u64>masks + (count << 2) != <u64>byteCount) return 1; // CodecWords.W2
   memory.fill(target, 0, <usize>wordCount << 2);
   let words = source + masks;
   for (let p: usize = 0; p < masks; p += 8, target += 256) {

@@ -2,17 +2,18 @@
 //
 //   scratch    u32 × 2^b, b = slotBits(n): at least two slots for each key.  0 = free, else [ tag : 32 - b bits | 1 + unique index : b bits ]
 //
-// D1. Unique keys stand in the order of their first occurrences: the index of a first occurrence is the number of
-//     unique keys before it.
-// D2. A tag match is believed only after the keys agree, so the hash decides nothing but speed; it is keyed, so chosen
-//     keys cannot slow it.
-// D3. Nothing is written but the scratch until the first duplicate is met. A list without any is sent as it is.
-// D4. A unique index is never greater than the position it is found at: unique keys may be written over the list, and
-//     summed rows over the gradients.
-// D5. After the first duplicate keys are listed by runs, each in one of two ways that give the same: with branches
-//     where nearly all keys of the run before were new, or nearly all known; without where they were mixed. Zipf took
-//     6.9 ns a key instead of 9.7 (minima), lists of uniform draws from 1,000 to 1,000,000 keys about as long as
-//     before; where nearly all keys are known, none at all took 1.3 times as long.
+//   Duplicates.D1. Unique keys stand in the order of their first occurrences: the index of a first occurrence is the
+//       number of unique keys before it.
+//   Duplicates.D2. A tag match is believed only after the keys agree, so the hash decides nothing but speed; it is
+//       keyed, so chosen keys cannot slow it.
+//   Duplicates.D3. Nothing is written but the scratch until the first duplicate is met. A list without any is sent as
+//       it is.
+//   Duplicates.D4. A unique index is never greater than the position it is found at: unique keys may be written over
+//       the list, and summed rows over the gradients.
+//   Duplicates.D5. After the first duplicate keys are listed by runs, each in one of two ways that give the same: with
+//       branches where nearly all keys of the run before were new, or nearly all known; without where they were mixed.
+//       Zipf took 6.9 ns a key instead of 9.7 (minima), lists of uniform draws from 1,000 to 1,000,000 keys about as
+//       long as before; where nearly all keys are known, none at all took 1.3 times as long.
 
 import { addFloats, copyFloats, extremeFloats } from "./floats.as";
 
@@ -42,7 +43,7 @@ const FEW_OTHERS: u32 = 40;
   let at = <u32>(hash >> (64 - <u64>bits));
   while (true) {
     const slot = scratch + (<usize>at << 2), word = load<u32>(slot);
-    if (word == 0 || ((word & ~indexMask) == tag && keyAt(known, (word & indexMask) - 1) == key)) return slot; // D2
+    if (word == 0 || ((word & ~indexMask) == tag && keyAt(known, (word & indexMask) - 1) == key)) return slot; // Duplicates.D2
     at = (at + 1) & indexMask;
   }
 }
@@ -56,7 +57,7 @@ const FEW_OTHERS: u32 = 40;
   let at = <u32>(hash >> (64 - <u64>bits));
   while (true) {
     const slot = scratch + (<usize>at << 2), word = load<u32>(slot);
-    const isKnown = u32((word & ~indexMask) == tag) & u32(keyAt(known, (word & indexMask) - 1) == key); // D2
+    const isKnown = u32((word & ~indexMask) == tag) & u32(keyAt(known, (word & indexMask) - 1) == key); // Duplicates.D2
     if ((u32(word == 0) | isKnown) != 0) return slot;
     at = (at + 1) & indexMask;
   }
@@ -77,7 +78,7 @@ function listAlike(
       store<u32>(indexes + (<usize>i << 2), (word & ~tagMask) - 1);
       continue;
     }
-    store<u64>(uniqueKeys + (<usize>count << 3), key); // D4
+    store<u64>(uniqueKeys + (<usize>count << 3), key); // Duplicates.D4
     store<u32>(indexes + (<usize>i << 2), count);
     count++;
     store<u32>(slot, (<u32>hash & tagMask) | count);
@@ -96,7 +97,7 @@ function listMixed(
   for (; i < end; i++) {
     const key = keyAt(keys, i), hash = hashOf(key, factor), slot = slotOfMixed(scratch, bits, hash, key, uniqueKeys);
     const word = load<u32>(slot), index = select<u32>(count, (word & ~tagMask) - 1, word == 0);
-    store<u64>(uniqueKeys + (<usize>count << 3), key); // D4: at most over the key that was read just now
+    store<u64>(uniqueKeys + (<usize>count << 3), key); // Duplicates.D4: at most over the key that was read just now
     store<u32>(indexes + (<usize>i << 2), index);
     store<u32>(slot, (<u32>hash & tagMask) | (index + 1));
     count += u32(word == 0);
@@ -114,7 +115,7 @@ export function findDuplicates(keys: usize, n: u32, secret: u32, scratch: usize,
     if (load<u32>(slot) != 0) break;
     store<u32>(slot, (<u32>hash & tagMask) | (i + 1));
   }
-  if (i == n) return n; // D3
+  if (i == n) return n; // Duplicates.D3
   memory.copy(uniqueKeys, keys, <usize>i << 3);
   for (let before: u32 = 0; before < i; before++) store<u32>(indexes + (<usize>before << 2), before);
   let count = i, areAlike = i >= RUN_KEYS;
@@ -127,7 +128,7 @@ export function findDuplicates(keys: usize, n: u32, secret: u32, scratch: usize,
   return count;
 }
 
-/** See DuplicateKernels.sumDuplicates. A first occurrence is known by D1. */
+/** See DuplicateKernels.sumDuplicates. A first occurrence is known by Duplicates.D1. */
 export function sumDuplicates(rows: usize, n: u32, width: u32, indexes: usize, places: usize, known: u32, out: usize): u32 {
   const rowBytes = <usize>width << 2;
   for (let i: usize = 0; i < n; i++, rows += rowBytes) {

@@ -12,8 +12,8 @@
 // z(h) is the quantile of the upper tail h/2^33, by cubics over 32 pieces of each octave of h
 // (src/kernel/normal-quantiles.ts makes them from + - * / and √ alone, so that all machines have the same).
 //
-// N1. Only +, -, *, conversions and integer operations: the plain reference gives the same bits.
-// N2. All 64 bits of a key and of an index count.
+//   Initializers.N1. Only +, -, *, conversions and integer operations: the plain reference gives the same bits.
+//   Initializers.N2. All 64 bits of a key and of an index count.
 
 import { fillFloats } from "./slots.as";
 

@@ -2,9 +2,9 @@
 // outside all loops. The arithmetic is in optimizers/, one file per family; src/kernel/optimizer-kernels.ts says what
 // each call means.
 //
-// U1. Every element is rounded to f32 after each operation, in the order in which the plain reference has them: no
-//     fused multiply-add.
-// U2. Rows are visited in the order of the list; a row that is listed twice is updated twice.
+//   Optimizers.U1. Every element is rounded to f32 after each operation, in the order in which the plain reference has
+//       them: no fused multiply-add.
+//   Optimizers.U2. Rows are visited in the order of the list; a row that is listed twice is updated twice.
 
 import { adagradRows, rmspropMomentumRows, rmspropRows, rowWiseAdagradRows } from "./optimizers/adagrad.as";
 import { adamRows, adamWRows } from "./optimizers/adam.as";

@@ -6,10 +6,10 @@
 //   spans      u32 × (ownerCount + 1): owner o has the positions spans[o] to spans[o + 1] of the result
 //   sources    u32 for each position of the result: where its key stood in the list
 //
-// P1. Stable: the keys of one owner keep their order.
-// P2. Each key is hashed once. The first loop notes owners and counts, the second only moves.
-// P3. Both halves of the list are worked on side by side, with counters of their own: a counter that was just stored is
-//     not loaded again at once, which would cost five cycles for every key.
+//   Partition.P1. Stable: the keys of one owner keep their order.
+//   Partition.P2. Each key is hashed once. The first loop notes owners and counts, the second only moves.
+//   Partition.P3. Both halves of the list are worked on side by side, with counters of their own: a counter that was
+//       just stored is not loaded again at once, which would cost five cycles for every key.
 
 import { copyFloats } from "./floats.as";
 
@@ -49,7 +49,7 @@ export function partitionKeys(
   const firsts = scratch, seconds = firsts + counterBytes, noted = seconds + counterBytes, half = n >> 1;
   if (ownerCount == 2) return partitionInTwo(keys, n, owners, shift, noted, spans, keysOut, sources);
   memory.fill(scratch, 0, counterBytes << 1);
-  for (let i: u32 = 0; i < half; i++) { // P3
+  for (let i: u32 = 0; i < half; i++) { // Partition.P3
     const first = ownerOf(load<u64>(keys + (<usize>i << 3)), owners, shift), second = ownerOf(load<u64>(keys + (<usize>(i + half) << 3)), owners, shift);
     store<u16>(noted + (<usize>i << 1), <u16>first);
     store<u16>(noted + (<usize>(i + half) << 1), <u16>second);

@@ -2,9 +2,9 @@
 // copies, a chunk at a time: while a chunk is in the cache, it is summed and copied to wherever it is wanted, so that
 // main memory is read once.
 //
-// D1. Sources are added in the order of their list, ((s0 + s1) + s2) + …, each sum rounded: the same bits however the
-//     spans are cut.
-// D2. All sources of a chunk are read before a target of it is written: a target may be a source.
+//   Reduce.D1. Sources are added in the order of their list, ((s0 + s1) + s2) + …, each sum rounded: the same bits
+//       however the spans are cut.
+//   Reduce.D2. All sources of a chunk are read before a target of it is written: a target may be a source.
 
 /** What is summed at once: a few of these are in the cache of a core at the same time. */
 const CHUNK: usize = 8192;
@@ -42,7 +42,7 @@ const CHUNK: usize = 8192;
   return <usize>load<u32>(sources + (<usize>index << 2)) + offset;
 }
 
-/** Up to four at a time; those that follow are added to what there is (D1). */
+/** Up to four at a time; those that follow are added to what there is (Reduce.D1). */
 function sumChunk<T>(target: usize, sources: usize, count: u32, offset: usize, byteCount: usize): void {
   let sum = sourceAt(sources, 0, offset);
   if (count == 1) {

@@ -5,11 +5,10 @@
 //   list       u32 for each row: where its payload begins (the key lies KEY_BYTES before); 0 for a key that has no row
 //   column     `byteCount` bytes of every row, `offset` bytes from there (a multiple of 4; the key is at -KEY_BYTES)
 //
-// Row lists keep the invariants R1 and R2 of rows.as.ts.
+// Row lists keep Rows.R1 and Rows.R2.
 //
-// L1. Where `owned` is given, a byte for each part that is 1 if the part is owned, a call that meets a key of another
-// part
-//     ends with FOREIGN_COUNT, and takes back the rows that it made.
+//   RowLists.L1. Where `owned` is given, a byte for each part that is 1 if the part is owned, a call that meets a key
+//       of another part ends with FOREIGN_COUNT, and takes back the rows that it made.
 
 import { copyFloats } from "./floats.as";
 import { BATCH, BATCH_ROWS } from "./layout.as";
@@ -19,7 +18,7 @@ import { Table, hashOf } from "./table-shape.as";
 
 /** What insertValues returns when the arena is full. */
 const NO_ROOM_COUNT: i32 = -1;
-/** What a call returns for a key of a part that is not owned (L1). */
+/** What a call returns for a key of a part that is not owned (RowLists.L1). */
 const FOREIGN_COUNT: i32 = -2;
 const TOUCHED_BYTES: usize = 320;
 
@@ -62,7 +61,7 @@ function touchWide(t: Table, n: u32, bytes: usize): void {
   t.touched += touched;
 }
 
-/** Takes back the rows that a call made (R1). */
+/** Takes back the rows that a call made (Rows.R1). */
 function removeFresh(t: Table, freshOut: usize, fresh: u32): void {
   while (fresh != 0) remove(t, load<u64>(listed(freshOut, --fresh) - KEY_BYTES));
 }
@@ -72,7 +71,7 @@ export function findValues(t: Table, keys: usize, n: u32, touchBytes: u32, rowsO
   for (let from: u32 = 0; from < n; from += BATCH, keys += BATCH << 3, rowsOut += BATCH << 2) {
     const count = min(BATCH, n - from);
     missing += probe(t, keys, count, KEY_BYTES + touchBytes);
-    if (owned != 0 && !isOwnBatch(owned, count)) return FOREIGN_COUNT; // L1
+    if (owned != 0 && !isOwnBatch(owned, count)) return FOREIGN_COUNT; // RowLists.L1
     touchWide(t, count, KEY_BYTES + touchBytes);
     listBatch(rowsOut, count);
   }
@@ -84,7 +83,7 @@ export function locateValues(t: Table, keys: usize, n: u32, touchBytes: u32, row
   for (let from: u32 = 0; from < n; from += BATCH, keys += BATCH << 3, rowsOut += BATCH << 2) {
     const count = min(BATCH, n - from), missing = probe(t, keys, count, KEY_BYTES + touchBytes);
     if (owned != 0 && !isOwnBatch(owned, count)) {
-      removeFresh(t, freshOut, fresh); // L1
+      removeFresh(t, freshOut, fresh); // RowLists.L1
       return FOREIGN_COUNT;
     }
     touchWide(t, count, KEY_BYTES + touchBytes);
@@ -112,7 +111,7 @@ export function insertValues(t: Table, keys: usize, n: u32, freshOut: usize, own
     const count = min(BATCH, n - from);
     const missing = probe(t, keys, count, KEY_BYTES);
     if (owned != 0 && !isOwnBatch(owned, count)) {
-      removeFresh(t, freshOut, fresh); // L1
+      removeFresh(t, freshOut, fresh); // RowLists.L1
       if (reused < fresh) dropSlabs(t, reused == 0 ? 0 : listed(freshOut, reused - 1) - KEY_BYTES, slabs, slabNext, slabEnd);
       return FOREIGN_COUNT;
     }

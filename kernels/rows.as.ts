@@ -4,9 +4,9 @@
 // rows, verify the keys. The loops that touch do nothing else, so that as many cache misses as the processor can keep
 // in flight overlap (1.5 times as fast as touching inside the loops that compute, measured).
 //
-// R1. All or nothing: a call that may insert either knows beforehand that there is room for certain, or inserts first
-//     and takes its rows back when the room ends; values are added only after the last insertion that can fail.
-// R2. The scratch lists in the first page serve one call at a time; nothing in them outlives it.
+//   Rows.R1. All or nothing: a call that may insert either knows beforehand that there is room for certain, or inserts
+//       first and takes its rows back when the room ends; values are added only after the last insertion that can fail.
+//   Rows.R2. The scratch lists in the first page serve one call at a time; nothing in them outlives it.
 
 import { certainRoom } from "./allocator.as";
 import { BATCH, BATCH_BUCKETS, BATCH_HASHES, BATCH_OPEN, BATCH_ROWS, DONE, KEY_MISSING, LISTED_TOUCHED, NO_ROOM } from "./layout.as";
@@ -273,7 +273,7 @@ function copyBatch(payloadBytes: usize, n: u32, out: usize): void {
 export function addRows(t: Table, keys: usize, n: u32, values: usize): i32 {
   const payloadBytes: usize = t.payloadBytes;
   if (n == 1) return addRow(t, load<u64>(keys), values);
-  if (!hasCertainRoom(t, n) && insertRows(t, keys, n) != DONE) return NO_ROOM; // R1
+  if (!hasCertainRoom(t, n) && insertRows(t, keys, n) != DONE) return NO_ROOM; // Rows.R1
   for (let from: u32 = 0; from < n; from += BATCH, keys += BATCH << 3, values += <usize>BATCH * payloadBytes) {
     const count = min(BATCH, n - from);
     if (probe(t, keys, count, KEY_BYTES + payloadBytes) != 0) insertMissing(t, keys, count);
@@ -332,7 +332,7 @@ export function gatherListedRows(rows: usize, keys: usize, n: u32, payloadBytes:
 
 export function addListedRows(rows: usize, keys: usize, n: u32, payloadBytes: u32, values: usize): i32 {
   let touched: u32 = 0;
-  for (let i: usize = 0; i < n; i++) if (load<u64>(<usize>load<u32>(rows + (i << 2))) != keyAt(keys, i)) return <i32>i; // R1
+  for (let i: usize = 0; i < n; i++) if (load<u64>(<usize>load<u32>(rows + (i << 2))) != keyAt(keys, i)) return <i32>i; // Rows.R1
   for (let from: u32 = 0; from < n; from += BATCH, rows += BATCH << 2) {
     const count = min(BATCH, n - from);
     touched += touchRows(rows, count, KEY_BYTES + payloadBytes);

@@ -5,9 +5,9 @@
 //   chunk      32 buckets                                                   2 KiB, the unit by which an index grows
 //   segment    entries, limit, depth, … and up to 7 chunks                  one cache line, the unit that is split
 //
-// S1. Only tags say what is free, and no hash has the tag 0.
-// S2. `passed` counts the entries whose search passes over a bucket because they lie further on. A search stops at
-//     passed = 0, a removal counts it down: no tombstones.
+//   Segment.S1. Only tags say what is free, and no hash has the tag 0.
+//   Segment.S2. `passed` counts the entries whose search passes over a bucket because they lie further on. A search
+//       stops at passed = 0, a removal counts it down: no tombstones.
 
 export const SLOTS: u32 = 12;
 const SLOT_MASK: u32 = 0xfff;
@@ -34,7 +34,7 @@ export class Segment {
   chunk8: u32;
 }
 
-/** Never 0 (S1). */
+/** Never 0 (Segment.S1). */
 @inline export function tagOf(hash: u64): u32 {
   const tag = <u32>hash >> 24;
   return tag + u32(tag == 0);

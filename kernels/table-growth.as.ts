@@ -3,20 +3,19 @@
 // A segment grows from 4 chunks to 5, 6, 7 and then splits into two of 4, so the index of a large table is 74 to 92 %
 // full at any time. Wide rows, where the index hardly counts, skip the steps in between.
 //
-// G1. A growth moves the entries of one segment only, at most SEGMENT_SLOTS_MAX.
-// G2. Memory is taken before anything is changed: a growth that finds no room leaves the table as it was.
-// G3. Wide rows make splits dear (a cache miss for each row) and the index cheap. There segments grow at loads that
-//     differ by up to `loadSpread`, so that a table filled evenly does not split everywhere at once: half the p99.9 of
-//     inserting calls, for 2 bytes a row.
-// G4. A segment whose entries all lie in one half of it, as where they are of one part, gets an empty one beside it,
-// and nothing
-//     moves. So a part is set apart by at most PART_BITS such splits; below it the keyed bits split evenly, whoever
-//     chose the keys, and the directory has at most 16 bytes for each row of the fullest part, beside 64 KiB.
-
-// G5. A table whose rows are known to come (a checkpoint is restored) takes no more than one that grew to them: its
-//     segments are split before they come, grow at LOAD_PERCENT alone, and have no more chunks than their entries need.
-//     Rows come in the order of their parts then, and segments that are split in that order would stay as they are
-//     after a split.
+//   TableGrowth.G1. A growth moves the entries of one segment only, at most SEGMENT_SLOTS_MAX.
+//   TableGrowth.G2. Memory is taken before anything is changed: a growth that finds no room leaves the table as it was.
+//   TableGrowth.G3. Wide rows make splits dear (a cache miss for each row) and the index cheap. There segments grow at
+//       loads that differ by up to `loadSpread`, so that a table filled evenly does not split everywhere at once: half
+//       the p99.9 of inserting calls, for 2 bytes a row.
+//   TableGrowth.G4. A segment whose entries all lie in one half of it, as where they are of one part, gets an empty one
+//       beside it, and nothing moves. So a part is set apart by at most PART_BITS such splits; below it the keyed bits
+//       split evenly, whoever chose the keys, and the directory has at most 16 bytes for each row of the fullest part,
+//       beside 64 KiB.
+//   TableGrowth.G5. A table whose rows are known to come (a checkpoint is restored) takes no more than one that grew to
+//       them: its segments are split before they come, grow at LOAD_PERCENT alone, and have no more chunks than their
+//       entries need. Rows come in the order of their parts then, and segments that are split in that order would stay
+//       as they are after a split.
 
 import { MOVE_HASHES, MOVE_ROWS } from "./layout.as";
 import { CHUNK_BYTES, CHUNK_SHIFT, CHUNK_SLOTS, SLOTS, Segment, chunkCell, listSegment, place } from "./segment.as";
@@ -41,7 +40,7 @@ const ROOMY_ENTRIES_MAX: u32 = CHUNKS_SPLIT * CHUNK_SLOTS * LOAD_PERCENT / 100;
 /** 4,096 segments for each part, about 8 M rows; a directory beyond that would only help an attacker. */
 export const DEPTH_MAX: u32 = 24;
 
-/** Makes room in the full segment of `hash`: by more chunks, or by a split (G1, G2). */
+/** Makes room in the full segment of `hash`: by more chunks, or by a split (TableGrowth.G1, TableGrowth.G2). */
 export function grow(t: Table, s: Segment, hash: u64): bool {
   const chunks = s.bucketCount >> CHUNK_SHIFT, wanted = chunks + (chunks < CHUNKS_SPLIT ? 1 : t.chunksPerGrowth);
   if (wanted > CHUNKS_MAX) return split(t, s, hash);
@@ -89,7 +88,7 @@ function split(t: Table, lower: Segment, hash: u64): bool {
   return true;
 }
 
-/** All entries of a segment are in one half of it: the other half gets an empty segment (G4). */
+/** All entries of a segment are in one half of it: the other half gets an empty segment (TableGrowth.G4). */
 function setApart(t: Table, s: Segment, hash: u64, isUpper: bool): bool {
   const depth = s.depth;
   if (depth == DEPTH_MAX) return false;
@@ -119,12 +118,12 @@ function setApart(t: Table, s: Segment, hash: u64, isUpper: bool): bool {
   return max<u32>((entries + most - 1) / most, 1);
 }
 
-/** G5 */
+/** TableGrowth.G5 */
 @inline function spreadOf(t: Table): u32 {
   return t.rowsExpected != 0 ? 0 : t.loadSpread;
 }
 
-/** From now on the table has, or gets, so many rows (G5), until `settleRows`. */
+/** From now on the table has, or gets, so many rows (TableGrowth.G5), until `settleRows`. */
 export function expectRows(t: Table, rowCount: u32): void {
   t.rowsExpected = rowCount;
 }
@@ -137,7 +136,7 @@ export function segmentRowsMax(t: Table): u32 {
 }
 
 /**
- * Splits an empty table until the segment of the hash with these top 32 bits has this depth (G5). False when there is
+ * Splits an empty table until the segment of the hash with these top 32 bits has this depth (TableGrowth.G5). False when there is
  * no room.
  */
 export function splitTo(t: Table, hashTop: u32, depth: u32): bool {
@@ -149,7 +148,7 @@ export function splitTo(t: Table, hashTop: u32, depth: u32): bool {
 }
 
 /**
- * The rows that were expected are there. Segments grow at loads of their own again (G3), but for those that are fuller
+ * The rows that were expected are there. Segments grow at loads of their own again (TableGrowth.G3), but for those that are fuller
  * already: they keep what room they have.
  */
 export function settleRows(t: Table): void {
@@ -208,7 +207,7 @@ export function takeChunks(t: Table, s: Segment, wanted: u32): bool {
 
 /**
  * A number below `spread` that stays with a segment: so that segments that were filled evenly do not all grow at once
- * (G3).
+ * (TableGrowth.G3).
  */
 @inline function unevenness(s: Segment, spread: u32): u32 {
   return (((changetype<u32>(s) >> 6) * 0x9e3779b1) >> 16) * spread >> 16;

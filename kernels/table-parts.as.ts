@@ -1,5 +1,5 @@
 // table-parts — the rows of one part of a table: walked, counted and dropped without a look at those of other parts,
-// but for the segments that it shares with the parts beside it while the table is small (table-shape.as.ts, H2).
+// but for the segments that it shares with the parts beside it while the table is small (TableShape.H2).
 
 import { MOVE_ROWS } from "./layout.as";
 import { Segment, listSegment } from "./segment.as";

@@ -5,12 +5,10 @@
 //   directory  u32 segment for each value of the top `depth` bits of the hash (extendible hashing), so ordered by part
 //   slab       [ next slab u32 | bytes u32 | rows ]
 //
-// H1. Whoever chooses keys may choose their parts, and nothing else: all bits below the part are keyed by a secret, and
-// they alone
-//     choose bucket and tag, and the segment among those of a part.
-// H2. The rows of a part lie in segments of their own once those have split that far (depth PART_BITS and more); before
-// that
-//     segments are shared with the parts beside it, so that a small table stays small.
+//   TableShape.H1. Whoever chooses keys may choose their parts, and nothing else: all bits below the part are keyed by
+//       a secret, and they alone choose bucket and tag, and the segment among those of a part.
+//   TableShape.H2. The rows of a part lie in segments of their own once those have split that far (depth PART_BITS and
+//       more); before that segments are shared with the parts beside it, so that a small table stays small.
 
 import { allocate, allocateAside, noteAsideReleased, release, releaseState, spanBytes } from "./allocator.as";
 import { Segment } from "./segment.as";
@@ -29,7 +27,7 @@ export class Table {
   segmentCount: u32;
   /** By how many chunks a segment of CHUNKS_SPLIT and more grows. */
   chunksPerGrowth: u32;
-  /** How far apart the loads are, in percent of the slots, at which segments grow (table-growth.as.ts, G3). */
+  /** How far apart the loads are, in percent of the slots, at which segments grow (TableGrowth.G3). */
   loadSpread: u32;
   /** The newest slab: [ next slab u32, bytes u32 | rows ]. */
   slabs: u32;
@@ -43,7 +41,7 @@ export class Table {
   touched: u32;
   /** 1 for what a checkpoint sets aside: its memory is work, not state (allocator.as.ts). */
   isAside: u32;
-  /** While a checkpoint is restored: how many rows there will be (table-growth.as.ts, G5). 0 otherwise. */
+  /** While a checkpoint is restored: how many rows there will be (TableGrowth.G5). 0 otherwise. */
   rowsExpected: u32;
 }
 
@@ -66,7 +64,7 @@ const MIX_FACTOR: u64 = 0xd6e8feb86659fd93;
 
 /**
  * The top bits choose the segment, bits 8 to 39 the bucket, of which the tag takes 24 to 31: those that hardly matter
- * to the bucket (H1). The mix is without its last step, which leaves the part as it is. Four products: with fewer, keys
+ * to the bucket (TableShape.H1). The mix is without its last step, which leaves the part as it is. Four products: with fewer, keys
  * that differ in their parts alone would share bucket and tag.
  */
 @inline export function hashOf(t: Table, key: u64): u64 {

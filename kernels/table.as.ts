@@ -3,8 +3,9 @@
 //   row        [ key u64 | payload ]                                        lies in a slab, never moves
 //   index      segments of buckets (segment.as.ts), found by the directory (table-shape.as.ts), grown one by one (table-growth.as.ts)
 //
-// T1. Every u64 is a legal key: a tag match is believed only after the row's own key agrees.
-// T2. Memory is taken before anything is changed: an insertion that finds no room leaves the table as it was.
+//   KernelTable.T1. Every u64 is a legal key: a tag match is believed only after the row's own key agrees.
+//   KernelTable.T2. Memory is taken before anything is changed: an insertion that finds no room leaves the table as it
+//       was.
 
 import { allocate, allocateAside, noteAsideReleased, release, spanBytes } from "./allocator.as";
 import {
@@ -26,15 +27,15 @@ export function find(t: Table, key: u64, hash: u64): u32 {
     const bucket = bucketAt(s, index);
     for (let hits = slotsWithTag(bucket, tag); hits != 0; hits &= hits - 1) {
       const row = rowInSlot(bucket, ctz(hits));
-      if (load<u64>(row) == key) return row; // T1
+      if (load<u64>(row) == key) return row; // KernelTable.T1
     }
-    if (passed(bucket) == 0) return 0; // S2
+    if (passed(bucket) == 0) return 0; // Segment.S2
     index = bucketAfter(s, index);
   }
   return 0;
 }
 
-/** Gives a new key a row with a zero payload; 0 when there is no room (T2). */
+/** Gives a new key a row with a zero payload; 0 when there is no room (KernelTable.T2). */
 export function insert(t: Table, key: u64, hash: u64): u32 {
   let s = segmentOf(t, hash);
   while (s.entries >= s.entriesMax) {

@@ -25,7 +25,7 @@ function outputOf(dist: string, script: string): string {
   return stdout;
 }
 
-test("modules are evaluated once, after those that they import, or when they are asked for; all files share them (B1, B2)", () => {
+test("modules are evaluated once, after those that they import, or when they are asked for; all files share them (Bundle.B1, Bundle.B2)", () => {
   const dist = buildOf({
     "src/base/count.js": `console.log("count");\nlet count = 0;\nexport function next() {\n  return ++count;\n}\n`,
     "src/base/names.js": `import { next as step } from "./count.js";\nclass Name {\n}\nexport const first = step();\nexport { Name as Title };\n`,

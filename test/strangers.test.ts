@@ -1,6 +1,6 @@
 // strangers.test — Goal: one that knows the job, the number and the incarnation of a node, as `status` tells everybody,
 // can neither speak for it, nor break its link, nor reset its conversations, at the scheduler and at servers
-// (spec/protocol.md, H4 and H12; peer.ts, P6).
+// (spec/protocol.md, H4 and H12; Peer.P6).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -10,7 +10,7 @@
 // once single rows were updated it has a list of their updates as well, and a row's t is stepBase and its entry
 // together. LazyAdam uses the t of the parameter, whose corrections come in hyper.
 //
-// M1. A row's own count stops at 2^32 - 1.
+//   Adam.M1. A row's own count stops at 2^32 - 1.
 
 import { averaged, averagedSquares, clipped, decayed, isBare, read, splat, write } from "./lanes.as";
 import { Hyper, Job } from "./job.as";
@@ -44,7 +44,7 @@ import { Hyper, Job } from "./job.as";
     let w = job.valuesAt(row), m = job.slotsAt(row);
     if (ownSteps) {
       const at = listed == 0 ? m + stride * 2 : listed + (row << 2);
-      const counted = min<u64>(<u64>load<u32>(at) + increment, <u64>u32.MAX_VALUE); // M1
+      const counted = min<u64>(<u64>load<u32>(at) + increment, <u64>u32.MAX_VALUE); // Adam.M1
       store<u32>(at, <u32>counted);
       const rest = f64x2.sub(f64x2.splat(1), betaPowers(powers, <u32>min<u64>(counted + base, <u64>u32.MAX_VALUE)));
       step = splat(hyper.learningRate / f64x2.extract_lane(rest, 0));

@@ -9,9 +9,11 @@
 // A row's own count of steps (Adam): table rows behind their two slots, rows of a block in a list of their own
 // (hyper.rowSteps), 4·r bytes into it.
 //
-// J1. The job lies in the arena's first page, or where `useJob` says, and serves one call at a time; nothing in it
-//     outlives the call. Threads that share a memory have an instance each, and each instance a job of its own.
-// J2. Values are read at `source` and written at the target; the two are the same span, or do not overlap.
+//   OptimizerJob.J1. The job lies in the arena's first page, or where `useJob` says, and serves one call at a time;
+//       nothing in it outlives the call. Threads that share a memory have an instance each, and each instance a job of
+//       its own.
+//   OptimizerJob.J2. Values are read at `source` and written at the target; the two are the same span, or do not
+//       overlap.
 
 import { UPDATE_JOB } from "../layout.as";
 

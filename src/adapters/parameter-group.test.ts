@@ -59,7 +59,7 @@ test("a weight without a gradient is not touched: its momentum goes on where it 
   assert.deepEqual([large?.[0], scalar?.[0]], [2, 5 - 1 - 1.5]);
 });
 
-test("a step that is refused has pushed nothing and has not ended the clock (G2)", async () => {
+test("a step that is refused has pushed nothing and has not ended the clock (ParameterGroup.G2)", async () => {
   await using cluster = await EmbeddedCluster.start();
   const group = await opened(cluster.session, { consistency: "asp" });
   const good = new Float32Array(LARGE).fill(1);
@@ -75,7 +75,7 @@ test("a step that is refused has pushed nothing and has not ended the clock (G2)
   assert.deepEqual([cluster.session.clocks, large?.[0], scalar?.[0]], [0, 3, 5]);
 });
 
-test("weights that were pulled are the caller's (G3)", async () => {
+test("weights that were pulled are the caller's (ParameterGroup.G3)", async () => {
   await using cluster = await EmbeddedCluster.start();
   const group = await opened(cluster.session);
   const [first] = await group.pull();

@@ -63,7 +63,7 @@ export class ParameterGroup {
   }
 
   /**
-   * Creates the tensors that do not exist yet, and offers them these first values (G1). Throws BAD_ARGUMENT,
+   * Creates the tensors that do not exist yet, and offers them these first values (ParameterGroup.G1). Throws BAD_ARGUMENT,
    * SPEC_MISMATCH, NOT_FINITE.
    */
   static async open(session: Session, weights: readonly Weight[], options: GroupOptions, wait: WaitOptions = {}): Promise<ParameterGroup> {
@@ -121,13 +121,13 @@ export class ParameterGroup {
 
   #pulls(values: OwnArray[], wait: WaitOptions): Promise<void>[] {
     return this.#tensors.map(async (tensor, i) => {
-      const value = new Float32Array(tensor.size); // G3
+      const value = new Float32Array(tensor.size); // ParameterGroup.G3
       await tensor.pull(value, { ...wait, priority: -i });
       values[i] = value;
     });
   }
 
-  /** G2 */
+  /** ParameterGroup.G2 */
   #check(arrays: readonly (Float32Array | undefined)[], what: string): void {
     for (const [i, tensor] of this.#tensors.entries()) {
       const array = arrays[i];

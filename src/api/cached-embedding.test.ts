@@ -274,7 +274,7 @@ test("what cannot be is an error that says why, and changes nothing", async () =
   assert.equal(cache.statistics().rowsUpdated, 0);
 });
 
-test("rows set back between two frames of one lookup: versions of the first frame count for nothing (T5)", async () => {
+test("rows set back between two frames of one lookup: versions of the first frame count for nothing (TableStore.T5)", async () => {
   /** Takes the rows away when the table is asked the second time from now. */
   const setBackBetween = psFunction({
     name: "set-back-between",

@@ -1,4 +1,4 @@
-// Goal: a worker leaves the clock set and joins it again as often as it likes (W7 of spec/consistency.md): nobody waits
+// Goal: a worker leaves the clock set and joins it again as often as it likes (spec/consistency.md, W7): nobody waits
 // for it meanwhile, and nothing that was pushed is lost or counted twice.
 
 import assert from "node:assert/strict";

@@ -61,7 +61,7 @@ function checked(directory: string): string {
   throw badArgument(`a directory below the servers' place for checkpoints has a name, not ${showValue(directory)}`);
 }
 
-/** F1. Throws BAD_ARGUMENT. */
+/** ParameterFiles.F1. Throws BAD_ARGUMENT. */
 function fileNameOf(parameter: string): string {
   if (typeof parameter !== "string") throw badArgument(`a parameter's name is a string, not ${showValue(parameter)}`);
   const escaped = [...new TextEncoder().encode(parameter)].map((byte) => letterOf(byte)).join("");

@@ -1,6 +1,6 @@
 // Goal: a read one clock ahead leaves at once and waits at the servers for the end of the clock, everybody's; and a
-// worker that joins anew can make the clock again that it had not ended, which then counts once (spec/consistency.md,
-// W2, W5).
+// worker that joins anew can make the clock again that it had not ended, which then counts once
+// (spec/consistency.md, W2 and W5).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

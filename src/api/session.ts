@@ -150,7 +150,7 @@ export class Session {
   }
 
   /**
-   * Opens the tensor of this name, or makes it. Throws SPEC_MISMATCH if somebody described it differently (S1). Without
+   * Opens the tensor of this name, or makes it. Throws SPEC_MISMATCH if somebody described it differently (Session.S1). Without
    * options it opens what is there, and throws UNKNOWN_PARAMETER if nobody has made it.
    */
   async tensor(name: string, options?: TensorOptions, wait: WaitOptions = {}): Promise<Tensor> {
@@ -245,7 +245,7 @@ export class Session {
 
   /**
    * Joins the clock set anew: of what this worker pushed to parameters with sync updates, the clock that it had not
-   * ended is dropped (W5 of spec/consistency.md), so that its work can be done again after a failure, and counts once
+   * ended is dropped (spec/consistency.md, W5), so that its work can be done again after a failure, and counts once
    * on every server. Never moves this worker's clock back.
    */
   async rejoin(wait: WaitOptions = {}): Promise<void> {

@@ -30,7 +30,7 @@ class Stage {
   }
 }
 
-test("an error that ends the job is told in its last line alone, however many processes ran into it (T1)", async () => {
+test("an error that ends the job is told in its last line alone, however many processes ran into it (ReportedErrors.T1)", async () => {
   const stage = new Stage();
   const [one, other] = [stage.process("worker 0"), stage.process("worker 1")];
   one.write("before");
@@ -44,7 +44,7 @@ test("an error that ends the job is told in its last line alone, however many pr
   assert.deepEqual(stage.shown, ["[worker 0] before", `the job: ${ERROR}`]);
 });
 
-test("an error that does not end the job is told by the first process that says it, and others in their own words (T1)", async () => {
+test("an error that does not end the job is told by the first process that says it, and others in their own words (ReportedErrors.T1)", async () => {
   const stage = new Stage();
   const [one, other, third] = [stage.process("worker 0"), stage.process("worker 1"), stage.process("worker 2")];
   for (const process of [one, other]) process.write(ERROR);
@@ -63,7 +63,7 @@ test("a line that follows an error, such as one of its list, comes after it", ()
   assert.deepEqual(stage.shown, ["[server 0] weighbridge: BAD_CONFIG: 1 problem with the configuration:\n[server 0]   1. rank"]);
 });
 
-test("a process that does not end after its error shows it soon (T2)", (t) => {
+test("a process that does not end after its error shows it soon (ReportedErrors.T2)", (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const stage = new Stage();
   stage.process("worker 0").write(ERROR);
@@ -72,7 +72,7 @@ test("a process that does not end after its error shows it soon (T2)", (t) => {
   assert.deepEqual(stage.shown, [`[worker 0] ${ERROR}`]);
 });
 
-test("lines that differ only in the server which reports the error are one error (T1)", async () => {
+test("lines that differ only in the server which reports the error are one error (ReportedErrors.T1)", async () => {
   const stage = new Stage();
   const [one, other] = [stage.process("worker 0"), stage.process("worker 1")];
   one.write('weighbridge: UNKNOWN_PLUG_IN: server 1: this server has no updater "signs"');

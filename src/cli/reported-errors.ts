@@ -31,7 +31,7 @@ export class ReportedErrors {
     const release = (): string | undefined => {
       const line = held;
       held = undefined;
-      if (line === undefined || this.#printed.has(errorOf(line))) return undefined; // T1
+      if (line === undefined || this.#printed.has(errorOf(line))) return undefined; // ReportedErrors.T1
       this.#printed.add(errorOf(line));
       return change(line);
     };
@@ -44,7 +44,7 @@ export class ReportedErrors {
       const before = release();
       if (ERROR_LINE.test(line)) {
         held = line;
-        setTimeout(showHeld, HOLD_MS).unref(); // T2
+        setTimeout(showHeld, HOLD_MS).unref(); // ReportedErrors.T2
         return before;
       }
       return before === undefined ? change(line) : `${before}\n${change(line)}`;

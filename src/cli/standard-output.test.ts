@@ -10,7 +10,7 @@ function failing(code: string): Writable {
   return new Writable({ autoDestroy: false, write: (_chunk, _encoding, done) => done(error) });
 }
 
-test("the first error is kept and told once, however often something is written (O1)", async () => {
+test("the first error is kept and told once, however often something is written (StandardOutput.O1)", async () => {
   const stream = failing("ENOSPC");
   const output = new StandardOutput(stream);
   const told: string[] = [];
@@ -22,7 +22,7 @@ test("the first error is kept and told once, however often something is written 
   assert.deepEqual([told, output.error?.message], [["ENOSPC: no more, write"], "ENOSPC: no more, write"]);
 });
 
-test("a full disk is a failure with a name, a reader that is gone ends a command as SIGPIPE would (O2)", async () => {
+test("a full disk is a failure with a name, a reader that is gone ends a command as SIGPIPE would (StandardOutput.O2)", async () => {
   const errorOf = async (code: string): Promise<Error> => {
     const output = new StandardOutput(failing(code));
     await output.flush();

@@ -20,7 +20,7 @@ export class StandardOutput {
   constructor(stream: NodeJS.WritableStream) {
     this.#stream = stream;
     stream.on("error", (error: Error) => {
-      if (this.#error !== undefined) return; // O1
+      if (this.#error !== undefined) return; // StandardOutput.O1
       this.#error = error;
       for (const listener of this.#listeners) listener(error);
     });
@@ -49,7 +49,7 @@ export function isReaderGone(error: Error): boolean {
   return "code" in error && error.code === "EPIPE";
 }
 
-/** O2 */
+/** StandardOutput.O2 */
 export function outputExitCode(error: Error): number {
   return isReaderGone(error) ? 128 + SIGPIPE : FAILED_EXIT_CODE;
 }

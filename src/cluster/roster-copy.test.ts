@@ -18,7 +18,7 @@ test("a newer roster with an older placement, or none, leaves the placement as i
   copy.adopt({ version: 3, nodes: [] });
   assert.deepEqual([copy.view.version, copy.view.placement?.epoch], [3, 3]);
   copy.adopt({ version: 2, nodes: [], placement: placement(9) });
-  assert.equal(copy.view.placement?.epoch, 3, "an older roster is not looked at (C1)");
+  assert.equal(copy.view.placement?.epoch, 3, "an older roster is not looked at (RosterCopy.C1)");
   copy.adopt({ version: 4, nodes: [], placement: placement(4) });
   assert.deepEqual(heard, [3, 4]);
 });

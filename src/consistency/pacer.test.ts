@@ -65,7 +65,7 @@ function openPacer() {
   return { pacer, read, push, news };
 }
 
-test("rounds are applied before the reads that need them are admitted (W3)", () => {
+test("rounds are applied before the reads that need them are admitted (UpdateRounds.W3)", () => {
   const { pacer, read, push, news } = openPacer();
   push(1, 0, "b");
   push(0, 0, "a");
@@ -103,7 +103,7 @@ test("what a worker pushed before it left counts, whatever becomes of it after i
   push(0, 0, "a");
   pacer.leave(holderOf(1));
   assert.equal(pacer.join(holderOf(1)), 0);
-  pacer.rounds.advance(holderOf(1), 1); // it has finished clock 0 by leaving (W7)
+  pacer.rounds.advance(holderOf(1), 1); // it has finished clock 0 by leaving (StalenessController.W7)
   push(1, 1, "unfinished");
   pacer.died(holderOf(1));
   assert.deepEqual(news(), ["discard unfinished"]);
@@ -153,7 +153,7 @@ test("who was taken for dead is told so, and joins again once it was heard of", 
   assert.equal(pacer.join(holderOf(1)), 2);
 });
 
-test("nobody waits for an incarnation whose successor is heard of, though the news of its death never came (W7)", () => {
+test("nobody waits for an incarnation whose successor is heard of, though the news of its death never came (StalenessController.W7)", () => {
   for (const news of ["died", "leaveJob", "revived"] as const) {
     const { pacer, read, push, news: events } = openPacer();
     push(0, 0, "a");
@@ -214,7 +214,7 @@ test("a set that is declared complete goes on without those who were expected", 
   assert.deepEqual(events, ["round 0: a"]);
 });
 
-test("a cut comes after every round below its clock and before any other, however far the minimum jumps (D1)", () => {
+test("a cut comes after every round below its clock and before any other, however far the minimum jumps (UpdateRounds.D1)", () => {
   const { pacer, read, push, news } = openPacer();
   for (const clock of [0, 1, 2]) push(0, clock, `a${clock}`);
   pacer.rounds.advance(holderOf(0), 3);
@@ -233,7 +233,7 @@ test("a cut comes after every round below its clock and before any other, howeve
   assert.equal(events.at(-1), "at once");
 });
 
-test("a restored job begins at its clock: members stand there, newcomers join there, and earlier updates are refused (D4)", () => {
+test("a restored job begins at its clock: members stand there, newcomers join there, and earlier updates are refused (spec/consistency.md, D4)", () => {
   const { pacer, push } = openPacer();
   pacer.startAt(7);
   assert.equal(pacer.clockMin, 7);

@@ -35,7 +35,7 @@ export type PacerImage = {
 
 /** Of updates `H`, which must not call the pacer when they are applied or freed. */
 export class Pacer<H extends SyncUpdate<H>> {
-  /** For reading, and for the checks of updates (W6). Only the pacer moves members. */
+  /** For reading, and for the checks of updates (StalenessController.W6). Only the pacer moves members. */
   readonly clocks: StalenessController;
   /** The open rounds, and what follows when the minimum moves. */
   readonly rounds: UpdateRounds<H>;
@@ -67,7 +67,7 @@ export class Pacer<H extends SyncUpdate<H>> {
   }
 
   /**
-   * Returns the clock of the worker on this server, which the caller sends to it (W5). Joining starts anew, also for an
+   * Returns the clock of the worker on this server, which the caller sends to it (StalenessController.W5). Joining starts anew, also for an
    * incarnation that is a member: its unfinished pushes are dropped, here as on servers that declared it dead, and it
    * pushes them again everywhere. Such a member keeps its clock: no round completes without these pushes. `numbers` are
    * the numbers of its pushes so far. Throws FENCED for an incarnation that was replaced, NODE_DEAD for one that ended.

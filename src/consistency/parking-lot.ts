@@ -52,7 +52,7 @@ export type ParkedReadId = { readonly sequence: number };
 
 type Entry = ParkedReadId & {
   readonly parking: Parking;
-  /** It goes when the minimum is at least this (W2). */
+  /** It goes when the minimum is at least this (StalenessController.W2). */
   clockMinNeeded: number;
   readonly cancelTimer: CancelTimer;
 };

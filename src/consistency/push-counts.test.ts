@@ -52,7 +52,7 @@ test("a push that overtakes the end of its worker's clock counts what came befor
   assert.equal(counter.count, 0);
 });
 
-test("a restarted worker begins at 1 and is counted beside its earlier incarnation (N5)", () => {
+test("a restarted worker begins at 1 and is counted beside its earlier incarnation (PushCounts.C3)", () => {
   const counts = new PushCounts(new Counter());
   assert.equal(counts.rise(holder(1), P, 9), 9);
   counts.join(holder(1, 2), report(), 0);

@@ -7,15 +7,16 @@
 // leaves (spec/consistency.md, N1, N2).
 //
 // Invariants:
-//   PushCounts.C1. N3. A push is counted once, whichever message brings its number first, in whatever order they come.
-//   PushCounts.C2. N4. The server learns who pushed at a clock when the worker ends that clock: its message follows its
-//       pushes. What a worker did not finish here, as one that died, does not count.
-//   PushCounts.C3. N5. An incarnation that the server does not know is counted from the numbers that its join brings, a
-//       known one from those it had.
+//   PushCounts.C1. A push is counted once, whichever message brings its number first, in whatever order they come
+//       (spec/consistency.md, N3).
+//   PushCounts.C2. The server learns who pushed at a clock when the worker ends that clock: its message follows its
+//       pushes. What a worker did not finish here, as one that died, does not count (spec/consistency.md, N4).
+//   PushCounts.C3. An incarnation that the server does not know is counted from the numbers that its join brings, a
+//       known one from those it had (spec/consistency.md, N5).
 //   PushCounts.C4. Bounded: the numbers of each worker's last incarnation, by parameter, and for sync parameters the
 //       clocks that are not over.
-//   PushCounts.C5. N3. A push that this server refused is not counted here, unless its number comes again, with another
-//       frame of it.
+//   PushCounts.C5. A push that this server refused is not counted here, unless its number comes again, with another
+//       frame of it (spec/consistency.md, N3).
 
 import type { WorkerIncarnation } from "./worker-incarnations.ts";
 

@@ -3,7 +3,7 @@
 //
 //   init × size ──► formed ──► sync(v) passes when every member's version is at least v - tolerance
 //
-// The rule is that of reads (W2): a group is a staleness controller that forms with `size` members, and a parking lot.
+// The rule is that of reads (StalenessController.W2): a group is a staleness controller that forms with `size` members, and a parking lot.
 //
 // Invariants (spec/consistency.md):
 //   SspGroup.G1. A sync passes exactly when the group has formed and every member's version is at least its own minus
@@ -104,7 +104,7 @@ export class SspGroups {
 
   /**
    * The worker has reached `version`. Undefined: it may go on. Otherwise it waits for its callback. Throws NO_ROUTE if
-   * there is no such group, or the worker is no member (G5), FENCED, NODE_DEAD if the group cannot form or the
+   * there is no such group, or the worker is no member (SspGroup.G5), FENCED, NODE_DEAD if the group cannot form or the
    * incarnation is over, QUEUE_FULL.
    */
   sync({ group: key, version, deadlineMs, waiter, ...holder }: SspSync): SspWaitId | undefined {

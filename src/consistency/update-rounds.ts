@@ -21,7 +21,7 @@
 //   UpdateRounds.U6. Bounded: `contributionsMax` and `bytesMax`, QUEUE_FULL beyond. The oldest open round is exempt: it
 //       must be able to complete.
 //   UpdateRounds.W3. When a read is admitted, every round below the minimum it waited for has been applied, and so has
-//       every accepted async update (W6).
+//       every accepted async update (StalenessController.W6).
 //   UpdateRounds.N4. Before a round is applied the server knows who pushed at its clock, also to other servers
 //       (push-counts.ts).
 //   UpdateRounds.D1. A cut at clock c comes when every round below c has been applied, and before any other is.
@@ -70,7 +70,7 @@ type OpenRounds<H> = Map<number, Kept<H>[]>;
 /** The clock that a member has reported. */
 export type MemberClock = { readonly incarnation: number; clock: number };
 
-/** The clocks of the members of a set: what every update and every clock passes (StalenessController.W1, W6). */
+/** The clocks of the members of a set: what every update and every clock passes (StalenessController.W1, StalenessController.W6). */
 export class MemberClocks {
   protected readonly memberClocks: Map<number, MemberClock> = new Map();
   protected readonly incarnations: WorkerIncarnations = new WorkerIncarnations();
@@ -111,7 +111,7 @@ export class MemberClocks {
   }
 
   /**
-   * W6. Throws as `advance`, and STALE_UPDATE for a clock that its worker has passed: reads answered since then rely on
+   * StalenessController.W6. Throws as `advance`, and STALE_UPDATE for a clock that its worker has passed: reads answered since then rely on
    * having seen it. A clock that the worker has not reported yet is valid.
    */
   checkUpdate(holder: WorkerIncarnation, clock: number): void {
@@ -143,7 +143,7 @@ export class MemberClocks {
       clockMin = clock;
     }
     if (this.memberClocks.size === 0) clockMin = this.clockHighest;
-    // W1
+    // StalenessController.W1
     if (clockMin < this.clockMin) throw new AssertionError(`the minimum would fall from ${this.clockMin} to ${clockMin}`);
     this.clockMin = clockMin;
     this.slowestCount = count;
@@ -331,7 +331,7 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
 
   /** The rounds that this minimum completes, by clock and then by parameter. They are the caller's from here on. */
   complete(clockMin: number): CompleteRound<H>[] {
-    if (clockMin < this.#clockMin) throw new AssertionError("the minimum never falls (W1)");
+    if (clockMin < this.#clockMin) throw new AssertionError("the minimum never falls (StalenessController.W1)");
     this.#clockMin = clockMin;
     const complete: CompleteRound<H>[] = [];
     const clocks = [...this.#open.keys()].filter((clock) => clock < clockMin).sort((a, b) => a - b);
@@ -362,7 +362,7 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
     return clocks.map(([clock]) => clock).sort((a, b) => a - b);
   }
 
-  /** The open contributions of a parameter, by clock and then as in UpdateRounds.U2: they move with its part (W10). */
+  /** The open contributions of a parameter, by clock and then as in UpdateRounds.U2: they move with its part (spec/consistency.md, W10). */
   openOf(parameter: number): readonly (Contribution<H> & { readonly clock: number })[] {
     if (this.#open.size === 0) return []; // Copies ask for every part of every parameter.
     const open = [...this.#open].flatMap(([clock, rounds]) =>

@@ -30,7 +30,7 @@ const syncRequest = {
   bound: "u32",
   /** How many rows it wants to keep. */
   keptCount: "u32",
-  /** Of rows the cache has, of rows it wants to keep and of others, in that order, each key once (C1). */
+  /** Of rows the cache has, of rows it wants to keep and of others, in that order, each key once (CachedRows.C1). */
   keys: "u64[]",
   /** Of the rows it has. */
   versions: "u32[]",
@@ -40,7 +40,7 @@ const appliedRate = { rate: "f64" } as const;
 const freshRows = {
   /** Of the versions. */
   generation: "u32",
-  /** The learning rate at the caller's clock; 0 for optimizers without one (C2). */
+  /** The learning rate at the caller's clock; 0 for optimizers without one (CachedRows.C2). */
   rate: "f64",
   /** Of the rows that were too far behind: their positions in the list of keys. */
   indexes: "u32[]",

@@ -4,7 +4,7 @@
 // cut by an older one comes again before the end of its clock.
 //
 // A worker numbers its pushes to each parameter (consistency/push-counts.ts). By these messages a server hears of those
-// pushes of which it has no row (N2).
+// pushes of which it has no row (spec/consistency.md, N2).
 
 import { type Contract, contract } from "./contract.ts";
 

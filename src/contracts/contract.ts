@@ -52,13 +52,13 @@ export type ContractOptions<Q extends Fields, R extends Fields> = {
   readonly followsUpdates?: boolean;
   /** No caller waits for its acknowledgement, which may leave later, with another answer (FrameWriter.N8). */
   readonly acknowledgesLater?: boolean;
-  /** A number of its own on the wire (C2); FUNCTION when left out. */
+  /** A number of its own on the wire (Contract.C2); FUNCTION when left out. */
   readonly id?: number;
 };
 
 export type Contract<Q extends Fields = Fields, R extends Fields = Fields> = {
   readonly name: string;
-  /** Which function its frames say they are for: FUNCTION, or its own number (C2). */
+  /** Which function its frames say they are for: FUNCTION, or its own number (Contract.C2). */
   readonly id: number;
   readonly target: Target;
   readonly effect: Effect;

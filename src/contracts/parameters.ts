@@ -76,7 +76,7 @@ export const parameterClear: Contract<typeof clearRequest, typeof nothing> = con
 /**
  * Changes what may change while training goes on: the learning rate and its schedule, the staleness bound (`settings`,
  * empty: none of these), and the consistency (empty: as it is). Answers the clock from which on the last change of the
- * consistency holds here: `clock`, or a later one (M2); 0 without one.
+ * consistency holds here: `clock`, or a later one (spec/consistency.md, M2); 0 without one.
  */
 export const parameterConfigure: Contract<typeof configureRequest, typeof changed> = contract({
   name: "wb/parameter/configure",

@@ -30,7 +30,7 @@ export type PsFunctionOptions<Q extends Fields, R extends Fields> = {
   readonly response: R;
   /**
    * Promises that the handler changes nothing: it may then run again, and its calls survive a restart of the server
-   * (P2).
+   * (PsFunction.P2).
    */
   readonly reads?: boolean;
   /**
@@ -45,7 +45,7 @@ export type PsFunctionOptions<Q extends Fields, R extends Fields> = {
   again?(context: FunctionContext, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
   /**
    * Promises that the handler, which is not async, depends on its requests and their order, on parameters and on its
-   * own state alone; not on time, chance, files, other nodes, or the order of rows (P3).
+   * own state alone; not on time, chance, files, other nodes, or the order of rows (PsFunction.P3).
    */
   readonly deterministic?: boolean;
   /**

@@ -38,7 +38,7 @@ const readRequest = { parameter: "u32", clock: "u32", subscribes: "bool", keys: 
 const readResponse = { clock: "u32", applied: "f64", order: "f64", values: "f32[]" } as const;
 const pushedRequest = {
   parameter: "u32",
-  /** Of the placement by which the server owns the rows (T5). */
+  /** Of the placement by which the server owns the rows (TableContracts.T5). */
   epoch: "u32",
   clock: "u32",
   applied: "f64",
@@ -63,7 +63,7 @@ export const tableUpdate: Contract<typeof updateRequest, typeof nothing> = contr
   response: nothing,
 });
 
-/** Rows, once the reader's clock allows it, and the clock to which they are fresh (T1). */
+/** Rows, once the reader's clock allows it, and the clock to which they are fresh (TableContracts.T1). */
 export const tableRead: Contract<typeof readRequest, typeof readResponse> = contract({
   name: "wb/tables/read",
   target: "part",
@@ -73,7 +73,7 @@ export const tableRead: Contract<typeof readRequest, typeof readResponse> = cont
 });
 
 /**
- * What workers serve: rows that have changed, once the lowest clock has risen (T2). All others that this server has and
+ * What workers serve: rows that have changed, once the lowest clock has risen (TableContracts.T2). All others that this server has and
  * the worker has read are as they were, and fresh to that clock too, once the last call of that clock has come.
  */
 export const tablePushed: WorkerFunction<typeof pushedRequest, typeof pushedResponse> = workerFunction({

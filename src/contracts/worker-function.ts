@@ -8,7 +8,7 @@
 //     response: {},
 //   });
 //
-// Invariants (PsFunction.P1 and P2 hold for the calls of a server as for those of a worker):
+// Invariants (PsFunction.P1 and PsFunction.P2 hold for the calls of a server as for those of a worker):
 //   WorkerFunction.W1. Calls of one node that have one priority begin in the order in which they were made; a handler
 //       that is async may end later than the next one begins.
 //   WorkerFunction.W2. Every call is acknowledged, also one with an empty response: its caller knows what has come, and

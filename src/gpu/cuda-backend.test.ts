@@ -249,7 +249,7 @@ test("tasks of one key are done in their order within a batch (TaskLaunches.L1)"
   await backend.close();
 });
 
-test("a push waits for the stream or the event that it names (B1)", { skip }, async () => {
+test("a push waits for the stream or the event that it names (CudaBackend.B1)", { skip }, async () => {
   const backend = await openBackend();
   const plan = planOf(0, 1 << 16);
   backend.openKey(plan, undefined);

@@ -63,7 +63,7 @@ export class CudaKernel {
   }
 
   /**
-   * CudaKernel.K2. Throws BAD_ARGUMENT for values that do not fit (K1), DEVICE_FAILED if the driver refuses the launch.
+   * CudaKernel.K2. Throws BAD_ARGUMENT for values that do not fit (CudaKernel.K1), DEVICE_FAILED if the driver refuses the launch.
    */
   launch(options: LaunchOptions, ...values: readonly KernelArgument[]): void {
     if (values.length !== this.#sizes.length)
@@ -76,7 +76,7 @@ export class CudaKernel {
     this.launchWith(this.#pointers, options);
   }
 
-  /** The same with the addresses of the values, for those who keep them; K1 is the caller's duty. */
+  /** The same with the addresses of the values, for those who keep them; CudaKernel.K1 is the caller's duty. */
   launchWith(pointers: BigUint64Array, options: LaunchOptions): void {
     checkOptions(options, LAUNCH_OPTIONS, "the options of a launch");
     const { grid, block, sharedBytes = 0, stream = this.#stream } = options;

@@ -28,7 +28,7 @@ test("waits end in the order in which events are done, and an event that is done
   assert.deepEqual(order, [0, 2, 5]);
 });
 
-test("an event is asked for until it is done, however long that takes, and not afterwards (W1)", async () => {
+test("an event is asked for until it is done, however long that takes, and not afterwards (EventWaits.W1)", async () => {
   const waits = new EventWaits();
   const event = eventAfter(2_003); // beyond the turns after which the loop slows down
   await waits.whenDone(event);
@@ -37,7 +37,7 @@ test("an event is asked for until it is done, however long that takes, and not a
   assert.equal(event.asked, asked);
 });
 
-test("a wait ends by the failure of the card, by its signal and by close, and others go on (W2)", async () => {
+test("a wait ends by the failure of the card, by its signal and by close, and others go on (EventWaits.W2)", async () => {
   const waits = new EventWaits();
   const failing = {
     get isDone(): boolean {

@@ -98,7 +98,7 @@ export class TaskLaunches {
     this.#keys.push(key);
   }
 
-  /** L2 */
+  /** TaskLaunches.L2 */
   check(tasks: readonly ModelTask[]): void {
     const places = this.#parts.places;
     for (const task of tasks) {

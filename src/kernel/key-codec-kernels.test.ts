@@ -96,7 +96,7 @@ for (const { name, fresh } of CODEC_IMPLEMENTATIONS) {
       );
       fc.assert(
         fc.property(bytesArbitrary, fc.nat(40), fc.nat(255), (bytes, keyCount, behind) => {
-          // What lies behind the bytes must not matter (E2).
+          // What lies behind the bytes must not matter (CodecKernels.E2).
           const source = arena.allocate(256);
           arena.bytes.fill(behind, source, source + 256);
           arena.bytes.set(bytes, source);
@@ -110,7 +110,7 @@ for (const { name, fresh } of CODEC_IMPLEMENTATIONS) {
           const keys = readKeys(arena, back.address, keyCount);
           for (let i = 1; i < keyCount; i++) assert.ok(keys[i]! > keys[i - 1]!);
           const again = arena.allocate(400);
-          assert.equal(kernels.encodeDeltaKeys(back.address, keyCount, again), bytes.length, "D1: one encoding for a list");
+          assert.equal(kernels.encodeDeltaKeys(back.address, keyCount, again), bytes.length, "CodecKeys.D1: one encoding for a list");
           assert.deepEqual(readBytes(arena, again, bytes.length), Uint8Array.from(bytes));
           arena.release(again, 400);
         }),

@@ -127,7 +127,7 @@ function partOf(key: bigint): number {
   return Number(plainMix(key) >> BigInt(64 - PART_BITS));
 }
 
-test("for random keys and parts kernel and reference find the same key (K4)", () => {
+test("for random keys and parts kernel and reference find the same key (Kernels.K4)", () => {
   fc.assert(
     fc.property(fc.array(fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }), { maxLength: 300 }), fc.nat(), fc.nat(100), (keys, seed, percent) => {
       const random = new Random(seed);

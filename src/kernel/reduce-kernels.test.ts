@@ -46,7 +46,7 @@ function reduced(open: (arena: Arena) => ReduceKernels, seed: number, { type, so
   return arena.bytes.slice(0, arena.usedBytes + 2 ** 16);
 }
 
-test("sums and copies are those of the reference, for every type, count of sources and targets, offset and length (ReduceKernels.D1, D2)", () => {
+test("sums and copies are those of the reference, for every type, count of sources and targets, offset and length (ReduceKernels.D1, ReduceKernels.D2)", () => {
   const random = new Random(7);
   for (let seed = 1; seed <= 200; seed++) {
     const drawn: Case = {

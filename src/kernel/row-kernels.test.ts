@@ -305,7 +305,7 @@ const ELEMENT_IMPLEMENTATIONS: Readonly<Record<string, (arena: Arena) => Element
 for (const [name, kernelsOf] of Object.entries(ELEMENT_IMPLEMENTATIONS)) {
   describe(name, () => {
     for (const [typeName, type] of Object.entries(ElementType)) {
-      test(`${typeName} adds runs of any length at any address, and nothing beside them (E1)`, () => {
+      test(`${typeName} adds runs of any length at any address, and nothing beside them`, () => {
         const random = new Random(type + 1);
         for (const count of COUNTS) {
           const arena = new Arena({ bytesMax: 2 ** 19 });

@@ -90,7 +90,7 @@ test("the parts of a server that leaves a ring go to many others", () => {
   assert.ok(new Set(before.partsOf(4).map((part) => after.ownerOf(part))).size >= 8);
 });
 
-test("the fullest server of a ring is within 1.05 of the mean, for 1 to 16 servers and whatever their ranks (R2)", () => {
+test("the fullest server of a ring is within 1.05 of the mean, for 1 to 16 servers and whatever their ranks (RingPlacement.R2)", () => {
   for (let serverCount = 1; serverCount <= 16; serverCount++) {
     for (const servers of [firstRanks(serverCount), firstRanks(serverCount).map((rank) => rank * 37 + 5)]) {
       const fullest = Math.max(...shares(ringPlacement({ servers, epoch: 0 })));

@@ -1,4 +1,4 @@
-// Goal: an epoch is a permutation, whoever shares it (B1, B2), and the same seed gives the same one.
+// Goal: an epoch is a permutation, whoever shares it (Batches.B1, Batches.B2), and the same seed gives the same one.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -15,7 +15,7 @@ import type { Activations, Shape } from "./activations.ts";
 import type { Parameter } from "./parameter.ts";
 import type { FloatSpan, Workspace } from "./workspace.ts";
 
-/** Called during `backward` for each parameter whose gradient is final (L4). */
+/** Called during `backward` for each parameter whose gradient is final (Layer.L4). */
 export type GradientReady = (parameter: Parameter) => void;
 
 /** State of a layer that is not learned, such as a running mean: saved with a model, never pushed. */

@@ -40,7 +40,7 @@ export class ReplicaWorkspace extends Workspace {
     return { address: known.address, values: new Float32Array(this.arena.memory.buffer, known.address, known.floatCount) };
   }
 
-  /** Throws BAD_ARGUMENT for a network that is not built in the same way every time (R1). */
+  /** Throws BAD_ARGUMENT for a network that is not built in the same way every time (ReplicaWorkspace.R1). */
   protected override place(byteCount: number): number {
     if (this.#laidOut === undefined) return super.place(byteCount);
     const span = this.#laidOut[this.#next++];

@@ -26,7 +26,7 @@ const INIT_SIGNALS: readonly NodeJS.Signals[] = ["SIGTERM", "SIGINT", "SIGHUP"];
 const LISTENER_NAME = "weighbridgeEndSignal";
 
 /**
- * Calls `leave` before a signal ends this process, if that is our task (E2), and waits for it up to `leaveMs`. Returns
+ * Calls `leave` before a signal ends this process, if that is our task (EndSignal.E2), and waits for it up to `leaveMs`. Returns
  * a function that stops listening.
  */
 export function onEndSignal(leave: (() => Promise<void>) | undefined, leaveMs: number = SIGNAL_LEAVE_MS): () => void {
@@ -38,7 +38,7 @@ export function onEndSignal(leave: (() => Promise<void>) | undefined, leaveMs: n
       const left = Promise.race([leave?.(), sleep(leaveMs)]);
       const done = (): void => {
         process.off(signal, listener);
-        if (listenersOf(signal).length === 0) endBy(signal); // E1
+        if (listenersOf(signal).length === 0) endBy(signal); // EndSignal.E1
       };
       left.then(done, done);
     },

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { engineFlags } from "./engine-flags.ts";
 
-test("what Node's command line says of a flag stays, however it is spelled (F1)", () => {
+test("what Node's command line says of a flag stays, however it is spelled (EngineFlags.F1)", () => {
   assert.equal(engineFlags("worker", ["--enable-source-maps"]).length, 2);
   assert.equal(engineFlags("server", ["--enable-source-maps"]).length, 3);
   for (const arg of ["--max-inlined-bytecode-size-cumulative=500", "--max_inlined_bytecode_size=500"])

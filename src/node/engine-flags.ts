@@ -16,7 +16,7 @@ import type { Role } from "./config/node-config.ts";
 const INLINING = ["--max-inlined-bytecode-size=1000", "--max-inlined-bytecode-size-cumulative=4000"];
 const WIDE_VECTORS = ["--experimental-wasm-revectorize"];
 
-/** For the command line of a process of this role; `execArgv` is what it has already (F1). */
+/** For the command line of a process of this role; `execArgv` is what it has already (EngineFlags.F1). */
 export function engineFlags(role: Role, execArgv: readonly string[] = []): readonly string[] {
   const isSet = (pattern: RegExp): boolean => execArgv.some((arg) => pattern.test(arg));
   return [

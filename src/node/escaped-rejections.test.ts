@@ -29,7 +29,7 @@ function run(...args: string[]): { readonly status: number | null; readonly stdo
   return spawnSync(process.execPath, ["--input-type=module", "--eval", SCRIPT, "--", ...args], options);
 }
 
-test("a rejection that escapes a function is logged with its name and counted, seldom when it is often (E2)", () => {
+test("a rejection that escapes a function is logged with its name and counted, seldom when it is often (EscapedRejections.E2)", () => {
   const { status, stdout, stderr } = run();
   assert.equal(status, 0, stderr);
   const what = (name: string) => `something that the function ${name} started and did not await has failed`;
@@ -42,7 +42,7 @@ test("a rejection that escapes a function is logged with its name and counted, s
   ]);
 });
 
-test("any other rejection ends the process, unless somebody else listens (E1)", () => {
+test("any other rejection ends the process, unless somebody else listens (EscapedRejections.E1)", () => {
   const ended = run("throw");
   assert.equal(ended.status, 1);
   assert.match(ended.stderr, /Error: nobody's/);

@@ -56,12 +56,12 @@ export class EscapedRejections {
     if (call?.owner !== this) return;
     const count = (this.#counts.get(call.name) ?? 0) + 1;
     this.#counts.set(call.name, count);
-    if ((count & (count - 1)) !== 0) return; // E2
+    if ((count & (count - 1)) !== 0) return; // EscapedRejections.E2
     const message = `something that the function ${call.name} started and did not await has failed`;
     this.#log.error(message, { function: call.name, reason: reasonOf(reason), count });
   }
 
-  /** E1: an error thrown from a listener ends the process, as the rejection would have done. One of ours is enough. */
+  /** EscapedRejections.E1: an error thrown from a listener ends the process, as the rejection would have done. One of ours is enough. */
   #passOn(reason: unknown): void {
     const listeners: readonly Listener[] = process.listeners("unhandledRejection");
     const isAlone = listeners.every(({ isOurs }) => isOurs === true);

@@ -1,5 +1,5 @@
 // Goal: over real sockets too a server that is full is saved and updated, whoever pushes meanwhile and however much
-// (Arena.A4 and A5).
+// (Arena.A4 and Arena.A5).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

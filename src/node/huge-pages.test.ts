@@ -30,7 +30,7 @@ function noted(result: number): { readonly calls: unknown[][]; readonly nativeCa
   return { calls, nativeCalls: () => Promise.resolve({ load }) };
 }
 
-test("a memory is advised but for its small beginning, and a small one not at all (H2)", async () => {
+test("a memory is advised but for its small beginning, and a small one not at all (HugePages.H2)", async () => {
   const { calls, nativeCalls } = noted(0);
   const advise = await hugePages({ log: SILENT_LOG, platform: "linux", nativeCalls });
   advise?.({ memory: memoryOf(SMALL_BYTES), stateBytesMax: SMALL_BYTES });
@@ -41,7 +41,7 @@ test("a memory is advised but for its small beginning, and a small one not at al
   ]);
 });
 
-test("state and the reserve behind it begin with small pages each (H2)", async () => {
+test("state and the reserve behind it begin with small pages each (HugePages.H2)", async () => {
   const { calls, nativeCalls } = noted(0);
   const advise = await hugePages({ log: SILENT_LOG, platform: "linux", nativeCalls });
   advise?.({ memory: memoryOf(3 * SMALL_BYTES), stateBytesMax: 2 * SMALL_BYTES - PAGE_BYTES });
@@ -52,7 +52,7 @@ test("state and the reserve behind it begin with small pages each (H2)", async (
   ]);
 });
 
-test("a system that refuses is told of and does no harm (H1)", async () => {
+test("a system that refuses is told of and does no harm (HugePages.H1)", async () => {
   const told: string[] = [];
   const log: Log = { ...SILENT_LOG, debug: (text) => told.push(text) };
   const advise = await hugePages({ log, platform: "linux", nativeCalls: noted(-1).nativeCalls });
@@ -60,7 +60,7 @@ test("a system that refuses is told of and does no harm (H1)", async () => {
   assert.deepEqual(told, ["the system provides no huge pages"]);
 });
 
-test("without native calls, or on another system, there is nothing to do (H1)", async () => {
+test("without native calls, or on another system, there is nothing to do (HugePages.H1)", async () => {
   const missing = (): Promise<NativeCalls> => Promise.reject(new Error("Cannot find package"));
   assert.equal(await hugePages({ log: SILENT_LOG, platform: "linux", nativeCalls: missing }), undefined);
   const { calls, nativeCalls } = noted(0);

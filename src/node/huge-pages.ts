@@ -19,7 +19,7 @@ import { C_LIBRARY, koffi, type NativeCalls } from "./native-calls.ts";
 /** From <sys/mman.h>. */
 const MADV_HUGEPAGE = 14;
 
-/** See H2; a multiple of the large page. */
+/** See HugePages.H2; a multiple of the large page. */
 export const SMALL_BYTES: number = 32 << 20;
 
 export type HugePagesOptions = {
@@ -32,7 +32,7 @@ export type HugePagesOptions = {
 /** The memory of an arena, of which state takes the first `stateBytesMax` bytes. */
 type ArenaMemory = { readonly memory: KernelMemory; readonly stateBytesMax: number };
 
-/** Returns what to do with a new memory; undefined if nothing can be done (H1). */
+/** Returns what to do with a new memory; undefined if nothing can be done (HugePages.H1). */
 export async function hugePages(options: HugePagesOptions): Promise<((arena: ArenaMemory) => void) | undefined> {
   const { log, platform = process.platform, nativeCalls = koffi } = options;
   if (platform !== "linux") return undefined;

@@ -68,7 +68,7 @@ export class PsContext {
   #values: Partial<PsContextValues> = {};
 
   /**
-   * P1. Throws BAD_CONFIG for an unknown key, naming the nearest, and for an invalid value, BAD_ARGUMENT for a key in
+   * PsContext.P1. Throws BAD_CONFIG for an unknown key, naming the nearest, and for an invalid value, BAD_ARGUMENT for a key in
    * two spellings, UNSUPPORTED for one that is known and not offered.
    */
   set(values: Partial<PsContextValues>): void {
@@ -108,7 +108,7 @@ export class PsContext {
   }
 }
 
-/** P2 */
+/** PsContext.P2 */
 function checkValue(key: string, value: unknown): void {
   const isFederated = FEDERATED_KEYS.includes(key) || FEDERATED.test(key);
   const reason = TLS_KEYS.includes(key) ? NO_TLS : NO_FEDERATION;

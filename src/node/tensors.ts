@@ -57,7 +57,7 @@ async function startAs(role: Role, options: NodeConfigOptions): Promise<TensorNo
   throw new WeighbridgeError("BAD_CONFIG", `${role}Init() is for a ${role}, and this process is a ${config.role} (DMLC_ROLE)`);
 }
 
-/** H1. */
+/** TensorsRoot.H1. */
 function withOwnVan(options: NodeConfigOptions): NodeConfigOptions {
   return { van: "weighbridge", ...options };
 }

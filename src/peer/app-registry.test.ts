@@ -89,7 +89,7 @@ test("a request that waited too long is answered with UNKNOWN_APP, and is not ha
   assert.deepEqual(caller.answers(), ["REPLY 2"]);
 });
 
-test("only so many requests and bytes wait; who is refused for room loses what it has waiting there, others do not (AppRegistry.A2, A3)", async () => {
+test("only so many requests and bytes wait; who is refused for room loses what it has waiting there, others do not (AppRegistry.A2, AppRegistry.A3)", async () => {
   for (const limits of [{ waitingMax: 4 }, { waitingBytesMax: 20 }]) {
     const { caller, directory } = stage(limits);
     const other = new StubCaller(caller.clock);

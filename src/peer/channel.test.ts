@@ -91,7 +91,7 @@ test("a new incarnation of the other node fails what it may have done; what mean
   assert.deepEqual(stage.left(), ["1/0 status"], "numbers begin again with an incarnation");
 });
 
-test("the next hello says of updates that failed for a death which were applied: those the same incarnation took, of another none (N8)", async () => {
+test("the next hello says of updates that failed for a death which were applied: those the same incarnation took, of another none (Call.K4)", async () => {
   const stage = new ChannelStage();
   const [first, second, waiting] = testCalls(3) as [TestCall, TestCall, TestCall];
   const read = new TestCall("read", { isUpdate: false });

@@ -48,7 +48,7 @@ test("after a reconnect everything unanswered leaves again, as it was, before an
   assert.equal(stage.metrics.resends, 3);
 });
 
-test("a call leaves with the epoch by which it was cut, and again with the same one (F8)", async () => {
+test("a call leaves with the epoch by which it was cut, and again with the same one (spec/protocol.md, F8)", async () => {
   const stage = new ChannelStage();
   await stage.send(new TestCall("a", { epoch: 7 }), new TestCall("b", { epoch: 5000 }), new TestCall("c"));
   const epochs = (): number[] => stage.link.take().map(({ header }) => header.epoch);

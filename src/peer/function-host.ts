@@ -2,7 +2,7 @@
 // frames together, runs the handler, sends the answer. Scheduler, servers and workers differ in the context of their
 // handlers, and in the memory for requests of several frames.
 //
-// Invariants (with PsFunction.P1 and P2):
+// Invariants (with PsFunction.P1 and PsFunction.P2):
 //   FunctionHost.H1. A repeated update does not run again: its answer is kept until the caller has it, or its `again`
 //       makes it anew. If neither is possible (a restored server) an update without a response is acknowledged, others
 //       get ANSWER_LOST.
@@ -191,7 +191,7 @@ export class FunctionHost<C> implements FunctionHandler {
       channel.acknowledge(header);
       return;
     }
-    // FunctionHost.H1, H4
+    // FunctionHost.H1, FunctionHost.H4
     if (isAgain && (fn.keepsAnswers || !isWhole))
       throw new WeighbridgeError("ANSWER_LOST", `${fn.name} was applied before, and its answer is not known any more`);
     const late = isAgain && fn.answersParts ? this.#options.ownership?.lateError(fn, header.epoch) : undefined;

@@ -95,7 +95,7 @@ test("what a worker left unfinished goes when its link is gone and does not come
   assert.deepEqual([dropped, unfinished.bytes], [["a", "b"], MIB], "others keep theirs");
 });
 
-test("a worker that is dead, or has a new incarnation, has nothing unfinished, and its link is cut off (PartialRequests.N2, N3)", () => {
+test("a worker that is dead, or has a new incarnation, has nothing unfinished, and its link is cut off (PartialRequests.N2, PartialRequests.N3)", () => {
   const { dropped, unfinished, worker } = stage();
   const caller = worker(0);
   begin(unfinished, caller.channel, "a", "a", MIB);

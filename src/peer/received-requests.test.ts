@@ -9,7 +9,7 @@ import { ReceivedRequests } from "./channel.ts";
 
 const answerTo = (request: number): Answer => new Answer({ functionId: 1, priority: 0, request, app: 0, customer: 0, command: 0 });
 
-test("requests are fresh once, in the order of their numbers (ReceivedRequests.S1, S2)", () => {
+test("requests are fresh once, in the order of their numbers (ReceivedRequests.S1, ReceivedRequests.S2)", () => {
   const received = new ReceivedRequests();
   assert.deepEqual(
     [1, 2, 2, 1, 3].map((request) => received.admit(request, 1)),

@@ -6,7 +6,7 @@
 //   RequestAssembly.G2. Unfinished requests are bounded, each one and all of a node. A request beyond that is refused,
 //       with the frames that follow it.
 //   RequestAssembly.G3. A node's unfinished requests are dropped when the node or its link is gone
-//       (PartialRequests.N2, N3).
+//       (PartialRequests.N2, PartialRequests.N3).
 
 import type { Clock } from "../base/clock.ts";
 import { badRequest, WeighbridgeError } from "../base/errors.ts";

@@ -15,7 +15,7 @@
 //       enters again.
 //   BarrierEntries.T5. An entry may be lost with a connection to ps-lite's scheduler, or with the scheduler itself,
 //       without any notice: a wait that lasts longer than the start timeout afterwards fails. The entry still counts
-//       (T1): a caller that enters again waits again.
+//       (BarrierEntries.T1): a caller that enters again waits again.
 //   BarrierEntries.T6. A server of ours is released from the barrier of the start before nodes of ps-lite are, and
 //       before workers of our scheduler (BarrierReleases.X1). Its requests to others leave when those are released too,
 //       and have had time to create their applications.

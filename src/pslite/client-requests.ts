@@ -1,6 +1,6 @@
 // client-requests — our node's requests to a ps-lite node, and its responses. The frames of a kv request
 // (spec/protocol.md, K7 to K9) become one message, as ps-lite requires; its response becomes the answer to all of them
-// (K11: GATHERED, and WHOLE for the last).
+// (spec/protocol.md, K11: GATHERED, and WHOLE for the last).
 //
 // Invariants:
 //   ClientRequests.A1. The keys and values of a message are sent from where they are: from the caller's arrays, which

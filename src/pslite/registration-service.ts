@@ -329,7 +329,7 @@ export class RegistrationService {
     const waiting = [...this.#unlisted].sort(([a], [b]) => Number(a.role === "server") - Number(b.role === "server"));
     for (const [registration, roster] of waiting) {
       const dead = registration.extension === undefined ? roster.nodes.find(isDeadServer) : undefined;
-      // RegistrationService.G5 and G6
+      // RegistrationService.G5 and RegistrationService.G6
       if (registration.role === "server") this.#sendList(registration);
       else if (dead !== undefined)
         this.gateway.log.warn("a worker waits for a server", { at: keyOf(registration.hostPort), server: nameOf(dead.node) });

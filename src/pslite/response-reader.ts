@@ -179,7 +179,7 @@ export class ResponseReader implements PartSink {
     return this.#valueBytes + (open.wantsLens ? open.keyCount * LEN_BYTES : 0);
   }
 
-  /** All frames but the last are only acknowledged (K11). */
+  /** All frames but the last are only acknowledged (spec/protocol.md, K11). */
   #beginAnswer({ functionId, requests }: OpenRequest): void {
     const { header, payload } = this.#conversation;
     for (let i = 0; i < requests.length - 1; i++) {

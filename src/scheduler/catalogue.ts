@@ -100,7 +100,7 @@ export function clearParameter(catalogue: Catalogue, name: string, edition: numb
 
 /**
  * What a node reports of a name that it knows from an earlier scheduler, beside what others reported; `conflict` if
- * both cannot be true (Catalogue.C1, C2).
+ * both cannot be true (Catalogue.C1, Catalogue.C2).
  */
 export function recallEntry(catalogue: Catalogue, told: CatalogueEntry): { readonly record?: CatalogueRecord; readonly conflict?: string } {
   const known = catalogue.entries.get(told.name);

@@ -200,7 +200,7 @@ export class Chains {
     this.#journal.write({ kind: "chain", rank, since, standby, ...last, ...(promotedAtMs === undefined ? {} : { promotedAtMs }) });
   }
 
-  /** The standby that may take over this rank (Chains.I3, C3). */
+  /** The standby that may take over this rank (Chains.I3, Chains.C3). */
   #standbyOf(rank: number): RankSlot | undefined {
     if (this.#journal.state.scaling.retired.includes(rank)) return undefined;
     const standby = this.#slots.get(idOf("standby", rank));

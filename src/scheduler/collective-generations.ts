@@ -68,7 +68,7 @@ export class CollectiveGenerations<T> {
 
   /**
    * A node reports its generation to a restarted scheduler, and by its roster which ones are over
-   * (CollectiveGenerations.G1, G3).
+   * (CollectiveGenerations.G1, CollectiveGenerations.G3).
    */
   recall(formed: Generation | undefined, ended = 0): void {
     const { generation } = formed ?? this.#formed;

@@ -100,7 +100,7 @@ export class RoundDeal {
     this.#dealt.add(share.from, share.to);
   }
 
-  /** Deals one round (RoundDeal.D1, D2, D3); false if nothing is free. */
+  /** Deals one round (RoundDeal.D1, RoundDeal.D2, RoundDeal.D3); false if nothing is free. */
   #deal(takers: readonly Taker[], gone: RunSet): boolean {
     const from = this.#nextFree(gone);
     if (from >= this.#unitCount) return false;

@@ -16,7 +16,7 @@ import type { Assignment } from "./formation.ts";
 /** A process that is, or may become, a copy of a server rank. */
 type Copy = { readonly label: string; readonly packageVersion?: string | undefined; readonly copy?: CopyClaim | undefined };
 
-/** Why these two cannot hold a rank together, if they cannot (ServerCopies.P1, P2). */
+/** Why these two cannot hold a rank together, if they cannot (ServerCopies.P1, ServerCopies.P2). */
 export function unlikeCopies(one: Copy, other: Copy): WeighbridgeError | undefined {
   const both = `"${one.label}" and "${other.label}" cannot hold a server rank together`;
   if (isOneProcess(one, other)) return new WeighbridgeError("BAD_CONFIG", `${both}: they are in one process, and would die together`);

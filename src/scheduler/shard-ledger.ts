@@ -3,7 +3,7 @@
 //
 // Invariants:
 //   ShardLedger.L1. Without deaths every unit of an epoch is done exactly once; units of a worker that is gone go to
-//       those present (EpochUnits.U1, U2).
+//       those present (EpochUnits.U1, EpochUnits.U2).
 //   ShardLedger.L2. All workers describe an epoch alike: the first description holds; another one gets SPEC_MISMATCH.
 //   ShardLedger.L3. An epoch that is over stays over; of it only that is kept, and for a while its `repeatedCount`.
 //   ShardLedger.L4. After a restart nothing is lent before every live worker has reported what it has done and holds.

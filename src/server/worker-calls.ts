@@ -1,5 +1,5 @@
 // worker-calls — how the handlers of a server call functions of workers: over the connections that the workers have
-// opened, which also works for a worker behind a router. The node makes and bounds the calls (ClusterNode.N3, N4);
+// opened, which also works for a worker behind a router. The node makes and bounds the calls (ClusterNode.N3, ClusterNode.N4);
 // contracts/worker-function.ts has what a function of a worker promises.
 //
 // Invariants:

@@ -175,7 +175,7 @@ const HASH_BITS = 32;
 /**
  * Splits the index of an empty table for rows that are about to come, as it is once they are there: the rows of a
  * checkpoint come by part, and an index that is split meanwhile would take half as much again
- * (kernels/table-growth.as.ts, G5). `byPart` has the rows of each part. False when there is no room.
+ * (TableGrowth.G5). `byPart` has the rows of each part. False when there is no room.
  */
 export function splitFor(kernels: Kernels, table: number, byPart: Float64Array): boolean {
   const rowsMax = kernels.segmentRowsMax(table) * FULLNESS_MAX;

@@ -146,8 +146,8 @@ export class SimLink implements Link {
     this.#state = "closed";
     this.#cancelLinger?.();
     this.#wire.clock.soon(() => {
-      for (let write = this.#writes.shift(); write !== undefined; write = this.#writes.shift()) write.flushed(); // L3
-      this.#reader?.closed(cause); // L4
+      for (let write = this.#writes.shift(); write !== undefined; write = this.#writes.shift()) write.flushed(); // Link.L3
+      this.#reader?.closed(cause); // Link.L4
       this.#wire.forget(this);
     });
   }
@@ -185,7 +185,7 @@ export class SimLink implements Link {
         return;
       }
       if (write.chunks[write.index]?.length === 0) {
-        this.abort(lostChunk(), new Error(`${this.host} lost what it was sending`)); // L6
+        this.abort(lostChunk(), new Error(`${this.host} lost what it was sending`)); // Link.L6
         return;
       }
       const room = Math.min(this.#wire.windowBytes - this.#unreadBytes, SEGMENT_BYTES_MAX);
@@ -274,7 +274,7 @@ export class SimLink implements Link {
     if (this.#state !== "open" || this.#reader === undefined) return undefined;
     try {
       const view = this.#reader.view();
-      assert(view.length > 0, "a view has room for at least one byte (L2)");
+      assert(view.length > 0, "a view has room for at least one byte (Link.L2)");
       return view;
     } catch (thrown) {
       this.#refuse(thrown);
@@ -291,7 +291,7 @@ export class SimLink implements Link {
     }
   }
 
-  /** L5. */
+  /** Link.L5. */
   #refuse(thrown: unknown): void {
     this.abort(thrown instanceof Error ? thrown : new Error(String(thrown)), new Error(`${this.host} refused what it received`));
   }
@@ -329,7 +329,7 @@ function copyFrom(write: Write, bytesMax: number): Uint8Array {
   const bytes = roomFor(bytesMax);
   let length = 0;
   for (let chunk = write.chunks[write.index]; chunk !== undefined; chunk = write.chunks[write.index]) {
-    if (chunk.length === 0) break; // L6: the next look at the write finds it
+    if (chunk.length === 0) break; // Link.L6: the next look at the write finds it
     const part = chunk.subarray(write.offset, write.offset + bytesMax - length);
     bytes.set(part, length);
     length += part.length;

@@ -93,7 +93,7 @@ export function feed(reader: FrameReader, stream: Uint8Array, nextReadBytes: (at
   let readCount = 0;
   for (let at = 0; at < stream.length; readCount++) {
     const view = reader.view();
-    assert(view.length > 0, "R1: a reader has room for the next bytes");
+    assert(view.length > 0, "FrameReader.R1: a reader has room for the next bytes");
     const byteCount = Math.min(view.length, nextReadBytes(at), stream.length - at);
     view.set(stream.subarray(at, at + byteCount));
     reader.received(byteCount);

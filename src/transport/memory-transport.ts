@@ -219,7 +219,7 @@ class MemoryLink implements Link {
     assert(reader !== undefined, "the reader is named before the first turn");
     try {
       const view = reader.view();
-      assert(view.length > 0, "a view has room for at least one byte (L2)");
+      assert(view.length > 0, "a view has room for at least one byte (Link.L2)");
       const byteCount = Math.min(view.length, chunk.length - offset);
       view.set(chunk.subarray(offset, offset + byteCount));
       reader.received(byteCount);

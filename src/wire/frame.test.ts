@@ -172,7 +172,7 @@ test("a run says how many frames follow its first one, for requests and replies 
   }
 });
 
-test("what cannot be a run is refused (Frame.F1, F2)", () => {
+test("what cannot be a run is refused (Frame.F1, Frame.F2)", () => {
   for (const kind of [Kind.HELLO, Kind.FAILURE, Kind.NOTICE])
     assert.throws(() => decoded(encoded({ kind, more: 1 })), isBadFrame(new RegExp(`a run of frames of kind ${kind}`)));
   assert.throws(() => decoded(encoded({ more: 1, payloadBytes: RUN_PAYLOAD_BYTES_MAX + 1 })), isBadFrame(/a run of payloads of 129 bytes/));

@@ -13,7 +13,7 @@ import { BlockRows } from "./block-rows.ts";
 const SPANS = new ArenaSpans(new Arena({ bytesMax: 2 ** 24, shared: false }));
 const SHAPE = new TensorShape([1000, 2048]); // 64 rows to a block
 
-test("rows in any order and number are cut by block, summed, and brought back (B1)", () => {
+test("rows in any order and number are cut by block, summed, and brought back (BlockRows.B1)", () => {
   fc.assert(
     fc.property(fc.array(fc.integer({ min: 0, max: 999 }), { maxLength: 300 }), (rows) => {
       const named = new BlockRows(rows, SHAPE, "w", SPANS);
@@ -77,7 +77,7 @@ test("rows are exact far beyond 2^32, also where row and position do not fit one
   }
 });
 
-test("rows that are not there, and tensors without rows, are refused (B2)", () => {
+test("rows that are not there, and tensors without rows, are refused (BlockRows.B2)", () => {
   for (const row of [1000, -1, 0.5, NaN, Infinity]) {
     assert.throws(
       () => new BlockRows([0, row], SHAPE, "w", SPANS),

@@ -36,10 +36,10 @@ export class BlockRows {
   readonly #positions: Uint32Array | undefined;
   /** Where the positions of each row begin, and at the end their number. */
   readonly #starts: Uint32Array;
-  /** B3 */
+  /** BlockRows.B3 */
   readonly #spans: ArenaSpans;
 
-  /** Throws OUT_OF_RANGE (B2); UNSUPPORTED for a tensor whose rows are longer than a block. */
+  /** Throws OUT_OF_RANGE (BlockRows.B2); UNSUPPORTED for a tensor whose rows are longer than a block. */
   constructor(rows: RowList, shape: TensorShape, name: string, spans: ArenaSpans) {
     this.#spans = spans;
     if (!shape.hasRows) {
@@ -59,7 +59,7 @@ export class BlockRows {
     return this.#positions === undefined;
   }
 
-  /** Gradients for each unique row: the caller's own array if nothing had to be done (B1). Throws ARENA_FULL. */
+  /** Gradients for each unique row: the caller's own array if nothing had to be done (BlockRows.B1). Throws ARENA_FULL. */
   gradients(values: Float32Array, width: number, merge?: MergeNumber): Float32Array {
     if (this.#positions === undefined) return values;
     const sums = this.#spans.takeFloats(this.rowCount * width);
@@ -88,7 +88,7 @@ export class BlockRows {
   }
 }
 
-/** B2 */
+/** BlockRows.B2 */
 function checkedRows(rows: RowList, { rowCount }: TensorShape, name: string): Float64Array {
   const length = listLength(rows, name);
   const checked = new Float64Array(length);

@@ -1,6 +1,6 @@
 // caller-array — whether a caller's array is still there when a call wants to write to it, or read from it, later than
 // in the turn in which it was given. An array whose memory was transferred away, or whose resizable buffer has shrunk,
-// is shorter than it was. What frames refer to is looked at where they are sent (peer/call.ts, K3).
+// is shorter than it was. What frames refer to is looked at where they are sent (Call.K3).
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { detachedError } from "../peer/call.ts";

@@ -46,7 +46,7 @@ export class CatalogueClient implements CatalogueSource {
   /**
    * The number of this parameter, which is made if nobody has made it and it is described. Throws SPEC_MISMATCH when
    * somebody described it differently, UNKNOWN_PARAMETER for a name that nobody has made, CATALOGUE_FULL,
-   * SCHEDULER_UNREACHABLE or DEADLINE for one that this worker does not know (C1).
+   * SCHEDULER_UNREACHABLE or DEADLINE for one that this worker does not know (CatalogueClient.C1).
    */
   async open<S extends ParameterSpec>(wanted: Wanted<S>, wait: WaitOptions): Promise<NumberedParameter & { readonly spec: S }> {
     checkWait(wait);
@@ -70,7 +70,7 @@ export class CatalogueClient implements CatalogueSource {
   }
 
   /**
-   * What the scheduler has of this name; what this worker knows of it, while the scheduler says nothing (C1). Nothing
+   * What the scheduler has of this name; what this worker knows of it, while the scheduler says nothing (CatalogueClient.C1). Nothing
    * is made: a worker may give up waiting.
    */
   async #find(name: string, what: string, wait: WaitOptions): Promise<CatalogueEntry | undefined> {

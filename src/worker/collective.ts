@@ -98,7 +98,7 @@ export class Collective implements MeshUser {
   }
 
   /**
-   * Adds the values of all members, in place (L1). `values` belong to the operation until it ends; what they are after
+   * Adds the values of all members, in place (Collective.L1). `values` belong to the operation until it ends; what they are after
    * a failure is not defined. When the wait ends first, with DEADLINE or ABORTED, the operation goes on: `reform` or
    * `close` ends it.
    */
@@ -212,7 +212,7 @@ export class Collective implements MeshUser {
       if (label.generation > own) this.#overs.set(channel, { generation: label.generation, body: payload.slice() });
       channel.acknowledge(header); // at once: its sender waits for that before it asks for the next one
     } else if (label.generation > own && this.#forming !== undefined) {
-      this.#early.hold(channel, header, label, payload, 1); // L3
+      this.#early.hold(channel, header, label, payload, 1); // Collective.L3
     } else {
       throw this.#refusal(label.generation);
     }

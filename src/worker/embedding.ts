@@ -110,7 +110,7 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     return values;
   }
 
-  /** A push, and the rows of `pullKeys` as they are right after it, server by server in one round trip (B3). */
+  /** A push, and the rows of `pullKeys` as they are right after it, server by server in one round trip (Embedding.B3). */
   async pushPull(push: KeysAndGradients<RowArray<E>>, pullKeys: KeyList, into?: RowArray<E>, options?: CallOptions): Promise<RowArray<E>> {
     checkOptions(push, ["keys", "gradients"], `the pushed rows of ${this.name}`);
     const call = this.#now(options);
@@ -194,12 +194,12 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     return elementsAt(element, new ArrayBuffer(length * ROW_ELEMENTS[element].bytes), 0, length);
   }
 
-  /** Throws BAD_ARGUMENT for what is no key, OUT_OF_RANGE (B1). Every u64 is a key of a table without bounds. */
+  /** Throws BAD_ARGUMENT for what is no key, OUT_OF_RANGE (Embedding.B1). Every u64 is a key of a table without bounds. */
   #listOf(keys: KeyList): BigUint64Array {
     return keys instanceof BigUint64Array && this.#spec.rows === undefined ? keys : this.#keys.arrayOf(keys);
   }
 
-  /** Rows as they travel. Throws BAD_ARGUMENT and VALUE_LENGTH (B1). */
+  /** Rows as they travel. Throws BAD_ARGUMENT and VALUE_LENGTH (Embedding.B1). */
   #words({ length: keyCount }: BigUint64Array, values: RowArray<E>, what: string): Float32Array {
     const { Array: View } = ROW_ELEMENTS[this.element];
     const length = keyCount * this.elements;
@@ -268,7 +268,7 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     return plan.frames(Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + this.#width * FLOAT_BYTES))));
   }
 
-  /** `pushClock`: that of the push that these are. `isNaming`: whether keys may travel by name (B4). */
+  /** `pushClock`: that of the push that these are. `isNaming`: whether keys may travel by name (Embedding.B4). */
   async #send(requests: readonly AnyRequest[], pushClock?: number, isNaming = true): Promise<void> {
     const { link, handle } = this;
     try {
@@ -283,7 +283,7 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     const paired = this.#pushPulls(both, { rows, landed }, call);
     if (pushes.length === 0 && pulls.length === 0) return await this.#send(paired, call.clock);
     const requests = [...this.#pushes(pushes, rows, call), ...paired, ...this.#pulls(pulls, landed, call)];
-    await this.#send(requests, call.clock, false); // B4
+    await this.#send(requests, call.clock, false); // Embedding.B4
   }
 
   /** Plans keys of a frame that is cut again, as its own were. */
@@ -348,7 +348,7 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
           pulled.keys,
         );
       const request = { parameter, clock, pushNumber, scale, pushKeys: pushed.keys, gradients, pullKeys: pulled.keys };
-      const answerLost = (): Recut => this.#pullAgain(pulled, into, call); // B5
+      const answerLost = (): Recut => this.#pullAgain(pulled, into, call); // Embedding.B5
       return requestOf(rowsPushPull, { to: pushed, request, priority, scope, into, cutAgain, answerLost });
     });
   }

@@ -20,7 +20,7 @@ const FLOAT_BYTES = 4;
 export type SentBlock = KeptPayload & {
   readonly block: number;
   readonly shape: ValueShape;
-  /** It failed, and may have been applied (E3). */
+  /** It failed, and may have been applied (KeptGradients.E3). */
   isLost: boolean;
 };
 
@@ -47,7 +47,7 @@ export class KeptGradients {
     return { ...kept, block, shape, isLost: false };
   }
 
-  /** These were not acknowledged (E2, E3). */
+  /** These were not acknowledged (KeptGradients.E2, KeptGradients.E3). */
   takeBack(blocks: Iterable<SentBlock>): void {
     for (const sent of blocks) {
       const residual = this.#residuals.spanOf(sent.block, floatCountOf(sent.shape));
@@ -71,7 +71,7 @@ export class KeptGradients {
     });
   }
 
-  /** What is not sent stays (E3). */
+  /** What is not sent stays (KeptGradients.E3). */
   putBack(left: readonly FlushedBlock[]): void {
     for (const { block, gradients, isLost, isSent } of left) {
       if (isLost || isSent) continue;
@@ -85,7 +85,7 @@ export class KeptGradients {
   }
 }
 
-/** E3 */
+/** KeptGradients.E3 */
 export function noteLost(sent: { isLost: boolean }, error: WeighbridgeError): void {
   sent.isLost = mayBeApplied(error);
 }

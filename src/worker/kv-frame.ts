@@ -2,7 +2,7 @@
 // sent from the caller's arrays and received into them, without a copy in between; only payloads that fit a page are
 // copied there, and tiny answers back. Not when a request ends: kv-request.ts.
 //
-// Invariants (K2 is in kv-request.ts, K3 and K4 are in kv-landing.ts):
+// Invariants (KvRequest.K2 is in kv-request.ts, KvLanding.K3 and KvLanding.K4 are in kv-landing.ts):
 //   KvFrame.K1. A pull's answer lands in the caller's array only when it has exactly the length asked for.
 
 import { assert } from "../base/assert.ts";
@@ -176,7 +176,7 @@ function answeredOf(frame: KvFrame, { flags }: FrameHeader): KvPart {
   return (flags & KvFlag.WHOLE) === 0 ? frame : frame.part;
 }
 
-/** K1 */
+/** KvFrame.K1 */
 function expectedBytes(frame: KvFrame, header: FrameHeader): number {
   const { received } = frame.kvRequest;
   assert(received !== undefined, "only reads have room for values");

@@ -73,7 +73,7 @@ export class ServerKeyLists {
   }
 }
 
-/** Some requests on their way: what they take until the last has ended (L3). */
+/** Some requests on their way: what they take until the last has ended (LinkCalls.L3). */
 type Sending = {
   readonly spans: ArenaSpans;
   readonly answers: EncodedAnswers;
@@ -83,11 +83,11 @@ type Sending = {
 };
 
 type CallOptions = {
-  /** That of the push that these are: it gets its number once all of it is encoded (L1). */
+  /** That of the push that these are: it gets its number once all of it is encoded (LinkCalls.L1). */
   readonly pushClock?: number | undefined;
-  /** Whether key lists may travel by name, where the link has that. A request may then have to be sent again (L2). */
+  /** Whether key lists may travel by name, where the link has that. A request may then have to be sent again (LinkCalls.L2). */
   readonly isNaming?: boolean | undefined;
-  /** L4 */
+  /** LinkCalls.L4 */
   readonly isExact?: boolean | undefined;
 };
 
@@ -102,7 +102,7 @@ export class LinkCalls {
     return this.#options.kept;
   }
 
-  /** Sends these requests, together. As Router.call; throws also BAD_ARGUMENT, ARENA_FULL (L1). */
+  /** Sends these requests, together. As Router.call; throws also BAD_ARGUMENT, ARENA_FULL (LinkCalls.L1). */
   async call(
     requests: readonly AnyRequest[],
     subject: ParameterHandle,
@@ -179,7 +179,7 @@ export class LinkCalls {
     return requestOf(fn, carried);
   }
 
-  /** L4 */
+  /** LinkCalls.L4 */
   #keeping(request: Request, sending: Sending): SentBlock | undefined {
     const { kept, shapeOf } = this.#options;
     const { block, gradients, scale } = request as { readonly block?: number; readonly gradients?: Float32Array; readonly scale: number };
@@ -190,7 +190,7 @@ export class LinkCalls {
     return sent;
   }
 
-  /** What takes the place of a request, as the link carries it; its keys are not named (L2). */
+  /** What takes the place of a request, as the link carries it; its keys are not named (LinkCalls.L2). */
   #again(recut: Recut): Recut {
     const sending = this.#begin();
     const release = (): void => {

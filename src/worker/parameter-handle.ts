@@ -11,7 +11,7 @@
 // Invariants:
 //   ParameterHandle.L1. A call leaves only for incarnations that the handle knows: for all its servers or for none.
 //   ParameterHandle.L2. The caller gets no answer of an incarnation that the handle does not know: reads that travel to
-//       a new incarnation by themselves (peer/channel.ts) are requested again behind L1.
+//       a new incarnation by themselves (peer/channel.ts) are requested again behind ParameterHandle.L1.
 //   ParameterHandle.L3. A link that breaks and comes back is no new incarnation: it needs no query.
 //   ParameterHandle.L4. While the query of a new incarnation is open, all later calls of the worker wait: reads follow
 //       own pushes, and CLOCK follows what was pushed before it.

@@ -13,7 +13,7 @@ export type Fate = "applied" | "unsure" | undefined;
 const UNSURE_CODES: readonly string[] = ["NODE_DEAD", "ANSWER_LOST", "BUFFER_DETACHED", "HANDLER_FAILED"];
 /**
  * After these a worker repeats its step, behind `rejoin()`, which drops what it pushed to sync parameters at the clock
- * on every server (WorkerClock.J2, J10): a server is dead, or does not count this worker as a member.
+ * on every server (WorkerClock.J2, WorkerClock.J10): a server is dead, or does not count this worker as a member.
  */
 const REPEATED_CODES: readonly string[] = ["NODE_DEAD", "NOT_JOINED", "STALE_UPDATE"];
 

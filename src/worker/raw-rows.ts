@@ -100,7 +100,7 @@ export class RawRows {
     return isChanged;
   }
 
-  /** Begins a new claim on every server: older ones are void (W2). */
+  /** Begins a new claim on every server: older ones are void (RawRows.W2). */
   async claim(): Promise<RawClaim> {
     const { functions } = this.#options;
     const parameter = this.#parameter;
@@ -141,7 +141,7 @@ export class RawRows {
     });
   }
 
-  /** Writes rowFloats for each key, each named once (W1, W2). The arrays stay unchanged until it has ended. */
+  /** Writes rowFloats for each key, each named once (RawRows.W1, RawRows.W2). The arrays stay unchanged until it has ended. */
   async write(keys: BigUint64Array, rows: Float32Array): Promise<void> {
     if (keys.length === 0) return;
     await this.#withPlan(keys, async (plan) => {
@@ -175,7 +175,7 @@ export class RawRows {
     });
   }
 
-  /** Each server gets the claim that it gave (W2). */
+  /** Each server gets the claim that it gave (RawRows.W2). */
   #writes(plan: RowPlan, sorted: Float32Array, clock: number): AnyRequest[] {
     const [parameter, scope] = [this.#parameter, this.#parameter];
     const { servers } = this.#options.functions;

@@ -75,7 +75,7 @@ export class RendezvousClient {
     if (this.#held.some(({ name, generation }) => name === held.name && generation === held.generation)) return;
     this.#held.push(held);
     while (this.#held.length > REMEMBERED_MAX || (this.#held.length > 1 && lengthOf(this.#held) > REMEMBERED_LENGTH_MAX))
-      this.#held.shift(); // C1
+      this.#held.shift(); // RendezvousClient.C1
   }
 }
 

@@ -106,7 +106,7 @@ test("all servers own keys, blocks go by tensor and number, and a server that is
   assert.equal(router.serverOf({ server: 2 }), 2);
 });
 
-test("rows with duplicates that servers refuse are cut again by the new placement, count once, and come back to where they were named (R3)", async () => {
+test("rows with duplicates that servers refuse are cut again by the new placement, count once, and come back to where they were named (Router.R3)", async () => {
   const { stage, worker } = started();
   stage.change([0, 1, 2], turned(3));
   const pushed = worker.push(LIST, 1);
@@ -131,7 +131,7 @@ test("a plan gives all memory back once the calls that took its place have ended
   assert.equal(planner.arena.usedBytes, idleBytes);
 });
 
-test("a push and pull of rows that is cut again reads what it has pushed (R3)", async () => {
+test("a push and pull of rows that is cut again reads what it has pushed (Router.R3)", async () => {
   const { stage, worker } = started();
   const into = new Float32Array(600);
   stage.change([0, 1, 2], turned(3));
@@ -141,7 +141,7 @@ test("a push and pull of rows that is cut again reads what it has pushed (R3)", 
   assert.ok(into.every((value) => value === 5));
 });
 
-test("blocks of a tensor go to their new owners as they are, and their values land in the caller's array (R3)", async () => {
+test("blocks of a tensor go to their new owners as they are, and their values land in the caller's array (Router.R3)", async () => {
   const { stage, worker } = started();
   const size = 4 * 65_536 * 2;
   const [gradient, into] = [new Float32Array(size).fill(2), new Float32Array(size)];
@@ -174,7 +174,7 @@ test("spans of kv requests are cut at the new ranges, also long values in pieces
   }
 });
 
-test("what the application cut itself has no epoch and is never cut again (R5)", async () => {
+test("what the application cut itself has no epoch and is never cut again (Router.R5)", async () => {
   const { stage, worker } = started();
   stage.change([0, 1, 2], turned(3));
   const pushed = worker.kv(KV_PUSH, BigUint64Array.of(1n, KEY_LAST), Float32Array.of(1, 2), undefined, true);
@@ -187,7 +187,7 @@ test("what the application cut itself has no epoch and is never cut again (R5)",
   assert.equal(stage.refusedCount, 0);
 });
 
-test("requests that wait for room are cut by the placement that is known when they leave (R4)", async () => {
+test("requests that wait for room are cut by the placement that is known when they leave (Router.R4)", async () => {
   const { stage, worker } = started();
   stage.queuedMax = 2;
   const pushes = Array.from({ length: 8 }, () => worker.push(LIST, 1));
@@ -200,7 +200,7 @@ test("requests that wait for room are cut by the placement that is known when th
   assert.equal((await read)[0], 16, "key 0 is named twice in the list");
 });
 
-test("a read that is parked at a server holds nobody up while the placement changes, and is cut again when the server refuses it (R4)", async () => {
+test("a read that is parked at a server holds nobody up while the placement changes, and is cut again when the server refuses it (Router.R4)", async () => {
   const { stage, worker } = started(2);
   const read = worker.pull(LIST);
   const letGo = [stage.park(0), stage.park(1)];
@@ -214,7 +214,7 @@ test("a read that is parked at a server holds nobody up while the placement chan
   assert.equal((await read)[0], 7, "key 0 is named twice in the list");
 });
 
-test("an announcement of a clock that was refused comes behind the updates that were refused before it (R4)", async () => {
+test("an announcement of a clock that was refused comes behind the updates that were refused before it (Router.R4)", async () => {
   const { stage, worker } = started();
   const ends = [worker.push(LIST, 1, 5), worker.clock(6)];
   stage.change([0, 1, 2], turned(3));
@@ -234,7 +234,7 @@ async function isDone(promise: Promise<unknown>): Promise<boolean> {
   return await Promise.race([promise.then(() => true), setImmediate().then(() => false)]);
 }
 
-test("a worker that is prepared announces no clock until it has the placement; what it called before goes on, what it calls afterwards waits (R7)", async () => {
+test("a worker that is prepared announces no clock until it has the placement; what it called before goes on, what it calls afterwards waits (Router.R7)", async () => {
   const { stage, worker } = started();
   await stage.router.clockMessages.prepare({ epoch: 2, holdMs: 1000 });
   const before = worker.push(LIST, 1, 5);
@@ -272,7 +272,7 @@ test("PREPARE is answered when every announcement that has left is answered, als
   await next;
 });
 
-test("PREPARE is refused, and nothing held, while a server has not heard of a clock; once it was told again it is answered (R7)", async () => {
+test("PREPARE is refused, and nothing held, while a server has not heard of a clock; once it was told again it is answered (Router.R7)", async () => {
   const { stage, worker } = started();
   const announced = assert.rejects(worker.clock(6), (error) => isWeighbridgeError(error, "LINK_LOST"));
   const isRefused = (error: unknown): boolean =>
@@ -288,7 +288,7 @@ test("PREPARE is refused, and nothing held, while a server has not heard of a cl
   await stage.router.clockMessages.prepare({ epoch: 2, holdMs: 1000 });
 });
 
-test("PREPARE waits until the worker has joined the clock set, and told its clock there; nothing is held when it hears meanwhile that the placement does not come (R7)", async () => {
+test("PREPARE waits until the worker has joined the clock set, and told its clock there; nothing is held when it hears meanwhile that the placement does not come (Router.R7)", async () => {
   const { stage, worker } = started();
   const joined = stage.functions.joining();
   const prepared = stage.router.clockMessages.prepare({ epoch: 2, holdMs: 1000 });
@@ -395,7 +395,7 @@ test("a caller that waits no longer, by deadline or abort, while its request is 
   assert.equal(stage.values.get("row 0")?.[0], 4, "key 0 is named twice in each of two pushes");
 });
 
-test("a refusal without a newer placement ends the request with WRONG_EPOCH: it is not sent round in circles (R3)", async () => {
+test("a refusal without a newer placement ends the request with WRONG_EPOCH: it is not sent round in circles (Router.R3)", async () => {
   const { stage, worker } = started(1);
   const pushed = worker.push(LIST, 1);
   const refusal = assert.rejects(pushed, (error) => isWeighbridgeError(error, "WRONG_EPOCH"));
@@ -437,7 +437,7 @@ async function act(worker: Worker, random: Random, sums: Map<bigint, number>, kv
   }
 }
 
-test("for 60 seeds with a placement that changes at any moment: acknowledged = applied, and every read sees the worker's own updates (R3, R4)", async () => {
+test("for 60 seeds with a placement that changes at any moment: acknowledged = applied, and every read sees the worker's own updates (Router.R3, Router.R4)", async () => {
   for (let seed = 1; seed <= 60; seed++) {
     const random = new Random(seed);
     const { stage, worker } = started(3, seed % 10 === 0 ? "ring" : "range"); // a ring takes long to make
@@ -482,7 +482,7 @@ test("a push and pull whose answer was lost with its part counts once, and reads
   assert.ok(into.every((value) => value > 0) && values.every((value) => value === 1));
 });
 
-test("a push and pull whose answer is lost, and cannot be asked for, fails once, and its call waits for the others (B5)", async () => {
+test("a push and pull whose answer is lost, and cannot be asked for, fails once, and its call waits for the others (Embedding.B5)", async () => {
   const stage = new RouterStage(2, new SimClock({ settle: setImmediate }));
   const subject = new ParameterHandle({ name: "rows", maker: "embedding", parameter: 1 }, stage.pushes);
   subject.found(0, stage.router.incarnationOf(0));
@@ -516,7 +516,7 @@ test("a push and pull whose answer is lost, and cannot be asked for, fails once,
   assert.equal(heard.length, 3);
 });
 
-test("an update that names a server, and waits there for other workers, holds nothing back while the placement changes (R4, R5)", async () => {
+test("an update that names a server, and waits there for other workers, holds nothing back while the placement changes (Router.R4, Router.R5)", async () => {
   const { stage, worker } = started();
   const waiting = stage.functions.call(sspSync, { server: 0 }, { group: 1n, size: 0, tolerance: 0, version: 1 });
   await stage.clock.advance(0);

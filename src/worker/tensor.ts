@@ -250,7 +250,7 @@ export class Tensor extends Parameter {
     this.link?.kept?.close();
   }
 
-  /** The rows of a push, each once, by block. Throws OUT_OF_RANGE (T1), UNSUPPORTED, ARENA_FULL. */
+  /** The rows of a push, each once, by block. Throws OUT_OF_RANGE (Tensor.T1), UNSUPPORTED, ARENA_FULL. */
   #pushed({ rows, gradients }: RowsAndGradients, spans: ArenaSpans): { readonly sums: Float32Array; readonly parts: readonly BlockPart[] } {
     const named = new BlockRows(rows, this.#blocks, this.name, spans);
     const sums = named.gradients(gradients, this.#blocks.width, mergeOf(this.#spec.optimizer));
@@ -295,7 +295,7 @@ export class Tensor extends Parameter {
     return requestOf(tensorPull, { to, scope, request, priority, countedAs, ...landingOf(part, landing) });
   }
 
-  /** Both lists are in the order of the blocks (T2). */
+  /** Both lists are in the order of the blocks (Tensor.T2). */
   #pushPulls(pushed: readonly BlockPart[], gradients: Float32Array, landing: Landing, call: PushFrameCall): AnyRequest[] {
     const requests: AnyRequest[] = [];
     const pulled = landing.parts;
@@ -321,7 +321,7 @@ export class Tensor extends Parameter {
     const { clock, priority, pushNumber, scale } = call;
     const at = { parameter: this.number, block: to.block, clock, pushNumber, scale };
     const request = { ...at, pushRows, gradients: gradients.subarray(begin, end), pullRows: pull.rows };
-    const answerLost = (): Recut => ({ requests: [this.#pullOf(pull, landing, call)], release: () => {} }); // T3
+    const answerLost = (): Recut => ({ requests: [this.#pullOf(pull, landing, call)], release: () => {} }); // Tensor.T3
     const countedAs = pushRows.length === 0 ? undefined : pull.rows.length === 0 ? ROW_LOADS.pushPull : ROW_LOADS.pushPullRows;
     return requestOf(tensorPushPull, { to, scope: this.number, request, priority, countedAs, ...landingOf(pull, landing), answerLost });
   }
@@ -367,7 +367,7 @@ export class Tensor extends Parameter {
     this.checkValues(values, listLength(rows, this.name) * this.#blocks.width, what);
   }
 
-  /** T1 */
+  /** Tensor.T1 */
   #checkWhole(values: Float32Array, what: string): void {
     if (!(values instanceof Float32Array && values.length === this.size)) this.checkValues(values, this.size, what);
   }

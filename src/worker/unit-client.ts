@@ -62,7 +62,7 @@ export class UnitClient {
     const problem = epochProblem(description) ?? bounds;
     if (problem !== undefined) throw badArgument(problem);
     const key = keyOf(description);
-    if (this.#feeds.has(key)) throw badArgument(`epoch ${epoch} of "${name}" has a feed already: close it first`); // C1
+    if (this.#feeds.has(key)) throw badArgument(`epoch ${epoch} of "${name}" has a feed already: close it first`); // UnitClient.C1
     const feed = new UnitFeed({
       ...{ description, clock: this.#clock, before: this.#accounts.get(key), idleMs: Math.max(1, Math.round(idleMs)) },
       ...(assignment === "rounds" ? { firstClock: options.firstClock ?? 0, partsMax: Math.floor(partsMax) } : {}),
@@ -102,12 +102,12 @@ export class UnitClient {
       dropOldest(this.#over, NAMES_MAX);
     } else {
       this.#accounts.set(key, feed.account());
-      dropOldest(this.#accounts, ACCOUNTS_MAX); // C2
+      dropOldest(this.#accounts, ACCOUNTS_MAX); // UnitClient.C2
     }
   }
 
   #claim(): UnitsClaim | undefined {
-    let boundCount = 2 * UNIT_RUNS_MAX; // C3
+    let boundCount = 2 * UNIT_RUNS_MAX; // UnitClient.C3
     const fitting = (runs: Runs): Runs => {
       const told = runs.slice(0, boundCount);
       boundCount -= told.length;

@@ -233,7 +233,7 @@ test("a restarted scheduler is told what is done here, what others had done that
   assert.deepEqual({ done, held, suspect, repeatedCount }, { done: [0, 5, 6, 7], held: [7, 9], suspect: [5, 6], repeatedCount: 1 });
 });
 
-test("who is idle because others live and do not ask is told their names after its deadline (F5)", async () => {
+test("who is idle because others live and do not ask is told their names after its deadline (UnitFeed.F5)", async () => {
   const stage = new Stage();
   const opened = stage.feed.open({});
   await stage.answer({});
@@ -257,7 +257,7 @@ test("who is idle because others live and do not ask is told their names after i
   );
 });
 
-test("a worker that is about to leave does what it was dealt in rounds, and then it is over for it (F6)", async () => {
+test("a worker that is about to leave does what it was dealt in rounds, and then it is over for it (UnitFeed.F6)", async () => {
   const stage = new Stage("rounds");
   const opened = stage.feed.open({});
   await stage.answer({ units: [0, 2], clock: 0 });
@@ -286,7 +286,7 @@ test("to a scheduler that was restarted it tells at which clocks its shares of r
   assert.deepEqual(stage.feed.account().dues, [4, 0, 1]);
 });
 
-test("in other assignments it is over at once, and what it has not begun is given back (F6)", async () => {
+test("in other assignments it is over at once, and what it has not begun is given back (UnitFeed.F6)", async () => {
   const stage = new Stage();
   await stage.stock(4, 7);
   await stage.nextUnit();

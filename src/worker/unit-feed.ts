@@ -123,12 +123,12 @@ export class UnitFeed {
     return this.#nextClock;
   }
 
-  /** Whether this worker has retired from the epoch before it is over (F6). */
+  /** Whether this worker has retired from the epoch before it is over (UnitFeed.F6). */
   get hasRetired(): boolean {
     return this.#isRetired && !this.#isOver;
   }
 
-  /** This worker is about to leave: `next` gives it no more than it has to do (F6), and then says "over". */
+  /** This worker is about to leave: `next` gives it no more than it has to do (UnitFeed.F6), and then says "over". */
   retire(): void {
     this.#isRetiring = true;
     if (this.description.assignment !== "rounds") this.#isRetired = true; // `close` gives back what is in stock
@@ -162,7 +162,7 @@ export class UnitFeed {
       await waitFor(ask.answer, `a unit of "${name}"`, this.#clock, { ...wait, deadlineMs: restMs });
       if (!ask.isPatient || this.#stock.length > 0 || this.#isOver || this.#isClosed) continue;
       this.#checkAwaited(deadlineMs);
-      return "idle"; // F4
+      return "idle"; // UnitFeed.F4
     }
   }
 
@@ -218,7 +218,7 @@ export class UnitFeed {
     return { ...this.description, done: done.runs, held, suspect, repeatedCount, ...(clock === undefined ? {} : { clock, dues }) };
   }
 
-  /** F5 */
+  /** UnitFeed.F5 */
   #checkAwaited(deadlineMs = Infinity): void {
     if (this.#awaited === undefined || this.#clock.nowMs() - this.#awaited.sinceMs < deadlineMs) return;
     const [{ ranks }, { name, epoch }] = [this.#awaited, this.description];
@@ -230,7 +230,7 @@ export class UnitFeed {
   #begin(lent: Lent): Unit {
     this.#begun.set(lent.unit.unit, lent);
     this.#doneAtMs ??= this.#clock.nowMs();
-    if (this.#stock.length <= this.#lease() / 2 && this.#open === undefined && !this.#isOver) this.#ask({ isPatient: false }); // F2
+    if (this.#stock.length <= this.#lease() / 2 && this.#open === undefined && !this.#isOver) this.#ask({ isPatient: false }); // UnitFeed.F2
     return lent.unit;
   }
 
@@ -247,7 +247,7 @@ export class UnitFeed {
     this.#paceMs = this.#paceMs === undefined ? stepMs : this.#paceMs + PACE_WEIGHT * (stepMs - this.#paceMs);
   }
 
-  /** F3 */
+  /** UnitFeed.F3 */
   #flushSoon(): void {
     if (this.#cancelFlush !== undefined || this.#isClosed || this.#isOver) return;
     this.#cancelFlush = this.#clock.after(FLUSH_MS, () => {
@@ -263,7 +263,7 @@ export class UnitFeed {
   }
 
   #ask({ isPatient }: { readonly isPatient: boolean }): { readonly answer: Promise<void>; readonly isPatient: boolean } {
-    assert(this.#open === undefined, "one ask is open at a time"); // F1
+    assert(this.#open === undefined, "one ask is open at a time"); // UnitFeed.F1
     const { description, idleMs, partsMax } = this.#options;
     const unused = new RunSet();
     if (this.#isClosed) for (const { from, to } of this.#stock) unused.add(from, to);
@@ -282,7 +282,7 @@ export class UnitFeed {
     const answer = asked.then((reply) => {
       this.#unreported.removeRuns(done); // if it failed, the next request reports it again
       this.#take(reply);
-      if (request.retires === true && want > 0 && reply.units.length === 0) this.#isRetired = true; // F6
+      if (request.retires === true && want > 0 && reply.units.length === 0) this.#isRetired = true; // UnitFeed.F6
     });
     answer.catch(ignored);
     this.#open = { answer, isPatient };

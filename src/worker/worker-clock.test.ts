@@ -74,7 +74,7 @@ test("who joins stands at the highest clock of all servers, and those that are b
   assert.deepEqual([servers.clock.value, servers.asked], [7, ["join", "advance 7"]]);
 });
 
-test("nothing moves the clock back: no join at servers that are behind, no checkpoint of an earlier clock (J3)", async () => {
+test("nothing moves the clock back: no join at servers that are behind, no checkpoint of an earlier clock (WorkerClock.J3)", async () => {
   const servers = new Servers();
   servers.clock.raise(5);
   servers.clock.raise(2);
@@ -82,7 +82,7 @@ test("nothing moves the clock back: no join at servers that are behind, no check
   assert.deepEqual([servers.clock.value, servers.asked], [5, ["join", "advance 5"]]);
 });
 
-test("the end of a clock that servers do not hear of is a warning: nobody waits for it (J1)", async () => {
+test("the end of a clock that servers do not hear of is a warning: nobody waits for it (WorkerClock.J1)", async () => {
   const servers = new Servers();
   servers.failure = new WeighbridgeError("NODE_DEAD", "server 0 is dead");
   assert.equal(servers.clock.advance(), 1);
@@ -90,7 +90,7 @@ test("the end of a clock that servers do not hear of is a warning: nobody waits 
   assert.deepEqual(servers.warnings, ["a server did not hear of the end of a clock"]);
 });
 
-test("servers that could not be reached are told the clock again until they hear of it; after another failure, or once this worker has left, they are not (J6)", async () => {
+test("servers that could not be reached are told the clock again until they hear of it; after another failure, or once this worker has left, they are not (WorkerClock.J6)", async () => {
   const servers = new Servers();
   servers.failure = new WeighbridgeError("LINK_LOST", "server 0 could not be reached");
   servers.clock.advance();
@@ -115,7 +115,7 @@ test("servers that could not be reached are told the clock again until they hear
   assert.equal(servers.asked.length, left);
 });
 
-test("NOT_JOINED and STALE_UPDATE lead back into the clock set, once at a time; other failures do not (J2)", async () => {
+test("NOT_JOINED and STALE_UPDATE lead back into the clock set, once at a time; other failures do not (WorkerClock.J2)", async () => {
   const servers = new Servers();
   servers.clock.joinAgain(new WeighbridgeError("QUEUE_FULL", "full"));
   assert.equal(servers.rejoinCount, 0);
@@ -128,14 +128,14 @@ test("NOT_JOINED and STALE_UPDATE lead back into the clock set, once at a time; 
   assert.equal(servers.rejoinCount, 2);
 });
 
-test("each rejoin is a join of its own that begins after it, also while another is under way (J10)", async () => {
+test("each rejoin is a join of its own that begins after it, also while another is under way (WorkerClock.J10)", async () => {
   const servers = new Servers();
   servers.clock.joinAgain(new WeighbridgeError("NOT_JOINED", "who are you?"));
   await Promise.all([servers.clock.rejoin(), servers.clock.rejoin()]);
   assert.deepEqual([servers.rejoinCount, servers.asked], [3, ["join", "join", "join"]]);
 });
 
-test("a clock that was ended and does not count fails the next call once; the one that is not ended fails none (J9)", async () => {
+test("a clock that was ended and does not count fails the next call once; the one that is not ended fails none (WorkerClock.J9)", async () => {
   const servers = new Servers();
   servers.clock.advance();
   servers.lost.push(1);
@@ -155,7 +155,7 @@ test("a clock that was ended and does not count fails the next call once; the on
   assert.equal(servers.clock.forCall, 2);
 });
 
-test("a worker that went on before it was told of a lost clock hears at which clock it stands by then (J9)", async () => {
+test("a worker that went on before it was told of a lost clock hears at which clock it stands by then (WorkerClock.J9)", async () => {
   const servers = new Servers();
   servers.clock.advance();
   servers.clock.advance();
@@ -166,7 +166,7 @@ test("a worker that went on before it was told of a lost clock hears at which cl
   assert.throws(() => servers.clock.forCall, { code: "NOT_JOINED", message: /pushed at clock 1 .* stands at clock 3$/ });
 });
 
-test("a call that finds out is told once this worker has joined again, with both clocks, and so is one beside it; the next one is told nothing (J2, J9)", async () => {
+test("a call that finds out is told once this worker has joined again, with both clocks, and so is one beside it; the next one is told nothing (WorkerClock.J2, WorkerClock.J9)", async () => {
   const servers = new Servers();
   const refused = new WeighbridgeError("NOT_JOINED", "who are you?", { retryable: true });
   servers.clock.advance();
@@ -214,7 +214,7 @@ test("a rejoin that fails by itself is a warning, one that was asked for rejects
   assert.equal(servers.rejoinCount, 3);
 });
 
-test("a clock of which servers may not have heard is told right before a join, and leaves with it; one that all have heard of is not (J7)", async () => {
+test("a clock of which servers may not have heard is told right before a join, and leaves with it; one that all have heard of is not (WorkerClock.J7)", async () => {
   const servers = new Servers();
   servers.clocks = [1, 1];
   servers.clock.advance();
@@ -226,7 +226,7 @@ test("a clock of which servers may not have heard is told right before a join, a
   assert.deepEqual(servers.sent, ["join 0"]);
 });
 
-test("a clock whose end could not be told is told again before the next join (J7)", async () => {
+test("a clock whose end could not be told is told again before the next join (WorkerClock.J7)", async () => {
   const servers = new Servers();
   servers.failure = new WeighbridgeError("LINK_LOST", "server 0 could not be reached", { retryable: true });
   servers.clock.advance();
@@ -249,7 +249,7 @@ test("servers that know nothing of a worker are joined though they refuse to hea
   assert.deepEqual([servers.clock.value, servers.asked], [3, ["advance 1", "advance 1", "join"]]);
 });
 
-test("a worker that has left finishes its clock, and stays outside until it is told to rejoin (J4)", async () => {
+test("a worker that has left finishes its clock, and stays outside until it is told to rejoin (WorkerClock.J4)", async () => {
   const servers = new Servers();
   await servers.clock.leave({});
   await servers.clock.leave({});
@@ -279,7 +279,7 @@ test("a join that is under way when a worker leaves is none that a later rejoin 
   );
 });
 
-test("the clock that would pass 2^32 - 1 is refused with OUT_OF_RANGE, nothing is sent, and the worker stays where it is (J5)", () => {
+test("the clock that would pass 2^32 - 1 is refused with OUT_OF_RANGE, nothing is sent, and the worker stays where it is (WorkerClock.J5)", () => {
   const servers = new Servers();
   servers.clock.raise(2 ** 32 - 2);
   assert.equal(servers.clock.advance(), 2 ** 32 - 1);
@@ -290,7 +290,7 @@ test("the clock that would pass 2^32 - 1 is refused with OUT_OF_RANGE, nothing i
   assert.deepEqual([servers.clock.value, servers.asked], [2 ** 32 - 1, ["advance 4294967295"]]);
 });
 
-test("a server that was restarted is joined at once, alone, and told the clock that it may not know (J8)", async () => {
+test("a server that was restarted is joined at once, alone, and told the clock that it may not know (WorkerClock.J8)", async () => {
   const servers = new Servers();
   servers.clock.raise(63);
   servers.clocks = [63, 60];
@@ -301,7 +301,7 @@ test("a server that was restarted is joined at once, alone, and told the clock t
   assert.equal(servers.rejoinCount, 0, "what it pushed to the others stays");
 });
 
-test("a worker that has left joins no server that is restarted, and one that cannot be joined is left to the next call (J8, J4)", async () => {
+test("a worker that has left joins no server that is restarted, and one that cannot be joined is left to the next call (WorkerClock.J8, WorkerClock.J4)", async () => {
   const servers = new Servers();
   servers.failure = new WeighbridgeError("NODE_DEAD", "server 1 is dead");
   servers.clock.serverCame(1);
@@ -319,7 +319,7 @@ const told = (numbers: PushNumbers, clock: number): string[] => {
   return [...clocks].map((at, i) => `${at}: ${parameters[i]} ${last[i]}`);
 };
 
-test("pushes to each parameter are numbered from 1 on, over clocks (N1)", () => {
+test("pushes to each parameter are numbered from 1 on, over clocks (PushNumbers.N1)", () => {
   const numbers = new PushNumbers();
   assert.deepEqual([numbers.next(1, 0), numbers.next(1, 0), numbers.next(2, 0), numbers.next(1, 1)], [1, 2, 1, 3]);
   assert.deepEqual([numbers.last(1), numbers.last(2), numbers.last(3)], [3, 1, 0]);
@@ -340,7 +340,7 @@ test("what every server has heard of, and a clock that is begun anew, is told no
   assert.deepEqual(told(numbers, 9), []);
 });
 
-test("of more clocks than are kept the oldest are told as one, and no push is left out (N2)", () => {
+test("of more clocks than are kept the oldest are told as one, and no push is left out (PushNumbers.N2)", () => {
   const numbers = new PushNumbers();
   numbers.next(2, 0);
   for (let clock = 0; clock < 100; clock++) numbers.next(1, clock);

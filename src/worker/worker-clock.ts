@@ -7,18 +7,18 @@
 //   WorkerClock.J1. `advance` never waits. Its message travels behind everything that this worker sent before.
 //   WorkerClock.J2. A worker that was declared dead but lives, whose server was restarted, or whose servers were
 //       restored at a later clock, joins the clock set again by itself. The call that found out fails with NOT_JOINED
-//       or STALE_UPDATE once that is done, and may be repeated. The error names the worker's clock and those of J9.
+//       or STALE_UPDATE once that is done, and may be repeated. The error names the worker's clock and those of WorkerClock.J9.
 //   WorkerClock.J3. The clock never goes back.
-//   WorkerClock.J4. A worker that has left stays outside until `rejoin`, and has finished its clock (W7).
+//   WorkerClock.J4. A worker that has left stays outside until `rejoin`, and has finished its clock (spec/consistency.md, W7).
 //   WorkerClock.J5. No call carries a clock above CLOCK_MAX: `advance` refuses, nothing changed.
 //   WorkerClock.J6. A server that could not be reached gets the clock once it can be: otherwise all would wait for it.
 //   WorkerClock.J7. A worker that joins again sends its clock right before the join, to servers that may not know it:
 //       otherwise they would drop what it pushed at the clock that it ended.
 //   WorkerClock.J8. A worker joins a restarted server as soon as the roster names it, before any of its calls can reach
-//       it: the server's set forms only when all have joined (W1), and a call that waits elsewhere may never be made.
+//       it: the server's set forms only when all have joined (spec/consistency.md, W1), and a call that waits elsewhere may never be made.
 //       It joins one that comes into the placement, too: that one was told of no clock that ended just then.
 //   WorkerClock.J9. If servers dropped sync updates of a clock that this worker has ended, because they declared it
-//       dead, the next call fails once and names the clock, unless a call that failed has done so (J2).
+//       dead, the next call fails once and names the clock, unless a call that failed has done so (WorkerClock.J2).
 //   WorkerClock.J10. A `rejoin` is a join that begins after it was called: everything pushed before is dropped.
 //   PushNumbers.N1. Every push has the next number, in the order in which pushes leave; its frames all carry it.
 //   PushNumbers.N2. Pushes of a clock are reported until every server knows them. Beyond CLOCKS_KEPT such clocks, the
@@ -85,7 +85,7 @@ export class WorkerClock {
   #isTellingAgain = false;
   #joining: Promise<void> | undefined;
   #hasLeft = false;
-  /** The error of the next call, without the clock that this worker has by then (J9). */
+  /** The error of the next call, without the clock that this worker has by then (WorkerClock.J9). */
   lost: string | undefined;
   /** The same of the last join, also after a call got it. */
   #lastLost: string | undefined;
@@ -100,7 +100,7 @@ export class WorkerClock {
     this.#joiningAgain = joiningAgain;
   }
 
-  /** The clock of a call that is made now: `value`, unless something was `lost`. Throws NOT_JOINED (J9). */
+  /** The clock of a call that is made now: `value`, unless something was `lost`. Throws NOT_JOINED (WorkerClock.J9). */
   get forCall(): number {
     const lost = this.lost;
     if (lost === undefined) return this.value;
@@ -108,7 +108,7 @@ export class WorkerClock {
     throw new WeighbridgeError("NOT_JOINED", `${lost}${this.#whereText}`, { retryable: true });
   }
 
-  /** The failure that a caller gets: for a worker that is no member, only once it has joined again (J2). */
+  /** The failure that a caller gets: for a worker that is no member, only once it has joined again (WorkerClock.J2). */
   async explained(error: WeighbridgeError, { signal, deadlineMs = Infinity }: WaitOptions): Promise<WeighbridgeError> {
     const joining = this.#joining;
     if (!isOutside(error) || joining === undefined) return error;
@@ -119,7 +119,7 @@ export class WorkerClock {
     }
     const { code, retryable, message } = error;
     this.lost = undefined;
-    const again = "push again what it had pushed to parameters with sync updates at the clock that it had not ended"; // W5
+    const again = "push again what it had pushed to parameters with sync updates at the clock that it had not ended"; // spec/consistency.md, W5
     return new WeighbridgeError(code, `${this.#lastLost ?? message}${this.#whereText}: ${again}`, { retryable, cause: error });
   }
 
@@ -128,8 +128,8 @@ export class WorkerClock {
   }
 
   /**
-   * Ends this worker's iteration and begins the next one, whose number is returned (J1). Servers that it has left hear
-   * of it when it joins. Throws OUT_OF_RANGE (J5).
+   * Ends this worker's iteration and begins the next one, whose number is returned (WorkerClock.J1). Servers that it has left hear
+   * of it when it joins. Throws OUT_OF_RANGE (WorkerClock.J5).
    */
   readonly advance = (): number => {
     if (this.value >= CLOCK_MAX) {
@@ -165,7 +165,7 @@ export class WorkerClock {
     this.#pushes.heard(this.#heard);
   }
 
-  /** J6. A second report changes nothing; a server that was restarted meanwhile answers NOT_JOINED (J2). */
+  /** WorkerClock.J6. A second report changes nothing; a server that was restarted meanwhile answers NOT_JOINED (WorkerClock.J2). */
   #tellAgain(thrown: unknown): void {
     if (this.#isTellingAgain || !(isWeighbridgeError(thrown, "NODE_DEAD") || isWeighbridgeError(thrown, "LINK_LOST"))) return;
     this.#isTellingAgain = true;
@@ -175,7 +175,7 @@ export class WorkerClock {
     });
   }
 
-  /** To where a checkpoint left off, unless this worker is beyond it (J3). */
+  /** To where a checkpoint left off, unless this worker is beyond it (WorkerClock.J3). */
   raise(clock: number): void {
     this.value = Math.max(this.value, clock);
   }
@@ -198,21 +198,21 @@ export class WorkerClock {
     this.#hear(clock);
   }
 
-  /** Joins anew (J10). */
+  /** Joins anew (WorkerClock.J10). */
   async rejoin(): Promise<void> {
     this.#hasLeft = false;
     await this.#startJoining();
   }
 
-  /** To be called for every call that failed (J2). */
+  /** To be called for every call that failed (WorkerClock.J2). */
   joinAgain(error: WeighbridgeError): void {
-    if (!isOutside(error) || this.#joining !== undefined || this.#hasLeft) return; // J4
+    if (!isOutside(error) || this.#joining !== undefined || this.#hasLeft) return; // WorkerClock.J4
     this.#startJoining().catch((thrown: unknown) => this.#log.warn("joining the clock set again failed", { reason: reasonOf(thrown) }));
   }
 
-  /** J8. To be called before anything else is asked of the new incarnation, or of a server that is new. */
+  /** WorkerClock.J8. To be called before anything else is asked of the new incarnation, or of a server that is new. */
   serverCame(server: number): void {
-    if (this.#hasLeft) return; // J4
+    if (this.#hasLeft) return; // WorkerClock.J4
     const joined = this.#functions.joining();
     this.#joinOne(server)
       .finally(joined)
@@ -229,7 +229,7 @@ export class WorkerClock {
     await this.#functions.call(clockAdvance, { server }, this.#ended(value), { priority: JOIN_PRIORITY });
   }
 
-  /** J9. For updates of the current clock alone, the call that failed has said so, and they are pushed again. */
+  /** WorkerClock.J9. For updates of the current clock alone, the call that failed has said so, and they are pushed again. */
   #noteLost(clocks: readonly number[]): void {
     if (!clocks.some((clock) => clock < this.value)) return;
     const lost = [...new Set(clocks)].sort((a, b) => a - b);
@@ -240,9 +240,9 @@ export class WorkerClock {
     this.#log.warn("updates of a clock that this worker has ended do not count", { clocks: lost.join(", "), reason: why });
   }
 
-  /** Nobody waits for this worker until `rejoin` (J4). */
+  /** Nobody waits for this worker until `rejoin` (WorkerClock.J4). */
   async leave(wait: WaitOptions): Promise<void> {
-    if (!this.#hasLeft) this.value = Math.min(CLOCK_MAX, this.value + 1); // J5
+    if (!this.#hasLeft) this.value = Math.min(CLOCK_MAX, this.value + 1); // WorkerClock.J5
     const ended = this.#ended(this.value, true);
     this.#hear(this.value); // by leaving
     this.#hasLeft = true;
@@ -251,7 +251,7 @@ export class WorkerClock {
   }
 
   /**
-   * J7. A server that refuses to hear of the clock has nothing of this worker to drop; one that cannot be reached does
+   * WorkerClock.J7. A server that refuses to hear of the clock has nothing of this worker to drop; one that cannot be reached does
    * not hear that it joins either.
    */
   async #joinBehindClock(): Promise<void> {
@@ -262,7 +262,7 @@ export class WorkerClock {
   async #startJoining(): Promise<void> {
     this.#joiningAgain();
     this.#lastLost = this.lost;
-    this.#pushes.drop(this.value); // W5
+    this.#pushes.drop(this.value); // spec/consistency.md, W5
     const joining = this.#joinBehindClock().finally(() => {
       if (this.#joining === joining) this.#joining = undefined;
     });
@@ -271,14 +271,14 @@ export class WorkerClock {
   }
 }
 
-/** Numbers the pushes of a worker to each parameter, for all handles of its session (N1, N2). */
+/** Numbers the pushes of a worker to each parameter, for all handles of its session (PushNumbers.N1, PushNumbers.N2). */
 export class PushNumbers {
   /** Of the last push to each parameter. */
   readonly #last = new Map<number, number>();
   /** By rising clock and parameter: the number of the last push at that clock. */
   readonly #byClock = new Map<number, Map<number, number>>();
 
-  /** The number of a push that is about to leave (N1). */
+  /** The number of a push that is about to leave (PushNumbers.N1). */
   next(parameter: number, clock: number): number {
     const number = this.last(parameter) + 1;
     this.#last.set(parameter, number);

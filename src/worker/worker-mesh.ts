@@ -79,7 +79,7 @@ export class WorkerMesh {
     return this.#user !== undefined;
   }
 
-  /** From now on parts go to `user` (W3), until the next one comes; one that has stopped says why it takes none. */
+  /** From now on parts go to `user` (WorkerMesh.W3), until the next one comes; one that has stopped says why it takes none. */
   use(user: MeshUser): void {
     this.#user = user;
     this.#peer.stopFrames(collectivePart);
@@ -162,12 +162,12 @@ export class WorkerMesh {
     return advertise(bound);
   }
 
-  /** W1 */
+  /** WorkerMesh.W1 */
   #isDialed(node: number): boolean {
     return node < this.#peer.id;
   }
 
-  /** W1 */
+  /** WorkerMesh.W1 */
   #checkDialer(node: number): void {
     if (roleOf(node) === "worker") return;
     throw badRequest(`${nameOf(node)} does not dial ${nameOf(this.#peer.id)}: only workers do`);
@@ -185,7 +185,7 @@ export class WorkerMesh {
     if (isReachable) {
       this.#peer.dial(node, address, incarnation);
     } else if (channel !== undefined && (state === "left" || channel.incarnation < incarnation)) {
-      this.#peer.drop(channel, goneError(node, state === "left" ? "has left" : "was restarted")); // W2
+      this.#peer.drop(channel, goneError(node, state === "left" ? "has left" : "was restarted")); // WorkerMesh.W2
     }
   }
 }

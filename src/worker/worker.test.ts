@@ -13,7 +13,7 @@ import { idOf } from "../wire/node-id.ts";
 const KEY_LAST = 2n ** 64n - 1n;
 const keysOf = (...keys: readonly bigint[]): BigUint64Array => BigUint64Array.from(keys);
 
-test("a request that does not fit the queue to one server is sent to none (W1)", async () => {
+test("a request that does not fit the queue to one server is sent to none (Router.R1)", async () => {
   const cluster = await MemoryCluster.start({ serverCount: 2, limits: { queuedMax: 8, inFlightBytesMax: 65_536 } });
   for (const rank of [0, 1]) new KVServer(cluster.server(rank), 0);
   const kv = new KVWorker(cluster.worker(), 0);
@@ -38,7 +38,7 @@ test("a request that does not fit the queue to one server is sent to none (W1)",
   await cluster.run(kv.wait(kv.push(keysOf(1n, KEY_LAST), vals)));
 });
 
-test("calls to a dead server fail at once, those to the others do not, and a request over both fails with the dead one's name (W2)", async () => {
+test("calls to a dead server fail at once, those to the others do not, and a request over both fails with the dead one's name (Router.R2)", async () => {
   const cluster = new SimCluster({ seed: 1, serverCount: 2, workerCount: 1 });
   await cluster.start();
   for (const rank of [0, 1]) new KVServer(cluster.server(rank), 0);

@@ -15,7 +15,7 @@ function examples<T>(name: string): readonly T[] {
   return (JSON.parse(readFileSync(join(directory, `${name}.json`), "utf8")) as { readonly examples: readonly T[] }).examples;
 }
 
-/** P1 */
+/** spec/protocol.md, P1 */
 function mix(key: bigint): bigint {
   let x = key ^ (key >> 32n);
   x = (x * FACTOR) & MASK;
@@ -24,7 +24,7 @@ function mix(key: bigint): bigint {
   return x ^ (x >> 32n);
 }
 
-/** A1 */
+/** spec/protocol.md, A1 */
 function hash(text: string): bigint {
   const u32 = (x: bigint): bigint => x & 0xffff_ffffn;
   let h = 0x811c9dc5n;
@@ -44,7 +44,7 @@ type Words = {
   readonly move?: { readonly from: readonly number[]; readonly to: readonly number[]; readonly below: number };
 };
 
-/** P2 to P4: the rank of the owner of every part. */
+/** The rank of the owner of every part (spec/protocol.md, P2 to P4). */
 function owners({ policy, servers, moved = [], move }: Words): number[] {
   if (move !== undefined) {
     const [before, after] = [owners({ policy, servers: move.from }), owners({ policy, servers: move.to })];
@@ -84,19 +84,19 @@ test("the code gives the golden examples, and there are no others", () => {
     assert.deepEqual(JSON.parse(readFileSync(join(directory, `${vector.name}.json`), "utf8")), vector, vector.name);
 });
 
-test("hashes of texts are those of rule A1", () => {
+test("hashes of texts are those of the rule (protocol.md, A1)", () => {
   for (const { text, hash: expected } of examples<{ text: string; hash: number }>("hashes"))
     assert.equal(Number(hash(text)), expected, text);
 });
 
-test("mixed keys and parts are those of rule P1", () => {
+test("mixed keys and parts are those of the rule (protocol.md, P1)", () => {
   for (const { key, mix: mixed, part } of examples<{ key: string; mix: string; part: number }>("mixed-keys")) {
     assert.equal(mix(BigInt(key)), BigInt(mixed), key);
     assert.equal(Number(mix(BigInt(key)) >> 52n), part, key);
   }
 });
 
-test("owners of all parts are those of rules P2 to P4, for both policies, ranks with gaps, parts that were moved and parts that are on their way", () => {
+test("owners of all parts are those of the rules (protocol.md, P2 to P4), for both policies, ranks with gaps, parts that were moved and parts that are on their way", () => {
   for (const example of examples<Words & { readonly owners: string }>("placements")) {
     const ranks = [...example.servers].sort((a, b) => a - b);
     assert.equal(
@@ -109,7 +109,7 @@ test("owners of all parts are those of rules P2 to P4, for both policies, ranks 
   }
 });
 
-test("ranges of raw keys are those of rule K2", () => {
+test("ranges of raw keys are those of the rule (protocol.md, K2)", () => {
   for (const { serverCount, firstKeys } of examples<{ serverCount: number; firstKeys: string[] }>("ranges"))
     assert.deepEqual(
       firstKeys.map(BigInt),
@@ -117,7 +117,7 @@ test("ranges of raw keys are those of rule K2", () => {
     );
 });
 
-test("blocks of tensors are those of rule B2", () => {
+test("blocks of tensors are those of the rule (protocol.md, B2)", () => {
   type Cut = {
     shape: number[];
     rowCount: number;

@@ -74,7 +74,7 @@ test("with PS_RESEND our server acknowledges what theirs acknowledged, with the 
   await schedulerSays(0, 3); // greeting, READY, the list of nodes
   await cluster.clock.advance(SETTLE_MS - 50);
   const hasEntered = (): boolean => controlsTo(scheduler).some(({ command }) => command === PsCommand.BARRIER);
-  assert.ok(!hasEntered(), "before theirs acknowledges, an entry would be counted twice (C5)");
+  assert.ok(!hasEntered(), "before theirs acknowledges, an entry would be counted twice (BarrierEntries.T3)");
   await cluster.clock.advance(50);
   assert.ok(hasEntered());
   await schedulerSays(3, 5); // our entry is acknowledged, and the barrier is over
@@ -178,7 +178,7 @@ test("our scheduler replaces a server of theirs as theirs did, and a second and 
     (await dialed(cluster, 9600, "")).write(registration(serverAt(port)));
     await cluster.clock.advance(100);
     const isAdded = ({ command }: { readonly command: number }): boolean => command === PsCommand.ADD_NODE;
-    assert.equal(controlsTo(workerListens).slice(before).some(isAdded), false, "a node that does not know its id must not be asked (N1)");
+    assert.equal(controlsTo(workerListens).slice(before).some(isAdded), false, "a node that does not know its id must not be asked (RestartedNodes.N1)");
     server = await dialed(cluster, 9600, "ps8");
     await live(1);
     assert.deepEqual(office.deadNodes(), [], `after the server at ${port} came`);
@@ -223,10 +223,10 @@ test("a server and a worker of theirs that come at one time in new incarnations 
       controlsTo(listener).some(({ nodes }) => nodes.some((other) => isDeepStrictEqual(other, node)));
     assert.ok(knows(server, newWorker), "the server knows where to answer before the worker asks");
     assert.deepEqual(controlsTo(server)[0]?.nodes.length, 3, "its own list comes first");
-    assert.deepEqual(controlsTo(worker), [], "who would ask a dead server, or one that has not settled, has no list (G6)");
+    assert.deepEqual(controlsTo(worker), [], "who would ask a dead server, or one that has not settled, has no list (RegistrationService.G6)");
     await dialed(cluster, 9600, "ps8");
     await cluster.clock.advance(SETTLE_MS - 50);
-    assert.ok(!knows(worker, newServer), "the worker does not ask before the server has settled (N4)");
+    assert.ok(!knows(worker, newServer), "the worker does not ask before the server has settled (RestartedNodes.N4)");
     await cluster.clock.advance(100);
     assert.ok(knows(worker, newServer));
     assert.deepEqual(controlsTo(worker)[0]?.nodes.length, 3);
@@ -269,7 +269,7 @@ test("a process with two customers is two workers under the id of the first, and
   const commandsTo = (listener: RawListener): number[] => controlsTo(listener).map(({ command }) => command);
   const both = [PsCommand.ADD_NODE, PsCommand.BARRIER];
   await cluster.clock.advance(SERVERS_FIRST_MS / 2);
-  assert.deepEqual([commandsTo(serverListens), commandsTo(workerListens)], [both, [PsCommand.ADD_NODE]], "servers hear it first (X1)");
+  assert.deepEqual([commandsTo(serverListens), commandsTo(workerListens)], [both, [PsCommand.ADD_NODE]], "servers hear it first (BarrierReleases.X1)");
   await cluster.clock.advance(SERVERS_FIRST_MS);
   assert.deepEqual([commandsTo(serverListens), commandsTo(workerListens)], [both, both]);
   await cluster.run(office.close());

@@ -1,5 +1,5 @@
-// transport-bench — what the tests of transports are made with: readers that check the contract while they read (L1 to
-// L5 in src/transport/transport.ts), counted writes, connected pairs. A test never sleeps: it waits for calls, and what
+// transport-bench — what the tests of transports are made with: readers that check the contract while they read
+// (Link.L1 to L5), counted writes, connected pairs. A test never sleeps: it waits for calls, and what
 // must not happen is checked at a moment at which it would have happened.
 
 import assert from "node:assert/strict";
@@ -64,8 +64,8 @@ export class Recorder implements LinkReader {
   }
 
   received(byteCount: number): void {
-    assert.equal(this.closedCount, 0, "L1: nothing is delivered after the close");
-    assert.ok(byteCount >= 1 && byteCount <= this.#view.length, `L2: ${byteCount} bytes in a view of ${this.#view.length}`);
+    assert.equal(this.closedCount, 0, "Link.L1: nothing is delivered after the close");
+    assert.ok(byteCount >= 1 && byteCount <= this.#view.length, `Link.L2: ${byteCount} bytes in a view of ${this.#view.length}`);
     const bytes = this.#view.subarray(0, byteCount);
     this.crc = crc32(bytes, this.crc);
     this.byteCount += byteCount;
@@ -75,7 +75,7 @@ export class Recorder implements LinkReader {
 
   closed(cause: Error | undefined): void {
     this.closedCount++;
-    assert.equal(this.closedCount, 1, "L4: closed once");
+    assert.equal(this.closedCount, 1, "Link.L4: closed once");
     this.cause = cause;
     for (const resolve of this.#closedWaits.splice(0)) resolve();
   }
@@ -90,7 +90,7 @@ export class Recorder implements LinkReader {
   }
 }
 
-/** Counts the calls of `flushed`. They may come from inside `write` (L3). */
+/** Counts the calls of `flushed`. They may come from inside `write` (Link.L3). */
 export class Flushes {
   readonly counts: number[] = [];
   readonly #waits: (() => void)[] = [];
@@ -99,7 +99,7 @@ export class Flushes {
     const index = this.counts.push(0) - 1;
     link.write(chunks, () => {
       this.counts[index] = (this.counts[index] as number) + 1;
-      assert.equal(this.counts[index], 1, `L3: write ${index} flushed once`);
+      assert.equal(this.counts[index], 1, `Link.L3: write ${index} flushed once`);
       if (this.pendingCount === 0) for (const resolve of this.#waits.splice(0)) resolve();
     });
   }

@@ -22,7 +22,7 @@ import {
 } from "./transport-bench.ts";
 
 export function testDelivery(scenario: Scenario): void {
-  scenario("echoes messages of every size, in any chunks, into any views (L1, L2)", async (bench) => {
+  scenario("echoes messages of every size, in any chunks, into any views (Link.L1, Link.L2)", async (bench) => {
     const pair = await connectPair(bench, new Recorder({ seed: 2 }), new Recorder({ seed: 3 }));
     echo(pair);
     const random = new Random(4);
@@ -161,7 +161,7 @@ export function testDelivery(scenario: Scenario): void {
 }
 
 export function testFlow(scenario: Scenario): void {
-  scenario("holds writes back while the reader is paused, and delivers them all after (L3)", async (bench) => {
+  scenario("holds writes back while the reader is paused, and delivers them all after (Link.L3)", async (bench) => {
     const far = new Recorder({ viewBytesMax: 256 * KIB });
     const accepted = Promise.withResolvers<Link>();
     const listener = await bench.listening.listen(bench.freeAddress(), (link) => {
@@ -206,7 +206,7 @@ export function testFlow(scenario: Scenario): void {
     await closePair(pair);
   });
 
-  scenario("leaves the chunks alone after flushed (L3)", async (bench) => {
+  scenario("leaves the chunks alone after flushed (Link.L3)", async (bench) => {
     const pair = await connectPair(bench);
     const chunk = new Uint8Array(300_000);
     let crc = 0;

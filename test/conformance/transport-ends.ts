@@ -21,14 +21,14 @@ import {
 } from "./transport-bench.ts";
 
 export function testEnds(scenario: Scenario, kind: TransportKind): void {
-  scenario("delivers everything written before a close, then closes both sides plainly (L4)", async (bench) => {
+  scenario("delivers everything written before a close, then closes both sides plainly (Link.L4)", async (bench) => {
     const pair = await connectPair(bench);
     const bytes = randomBytes(8_000_000, 15);
     const flushes = new Flushes();
     flushes.write(pair.nearLink, [bytes.subarray(0, 1000), bytes.subarray(1000)]);
     flushes.write(pair.nearLink, []);
     pair.nearLink.close();
-    assert.equal(pair.near.closedCount, 0, "L4: not from inside close");
+    assert.equal(pair.near.closedCount, 0, "Link.L4: not from inside close");
     await Promise.all([pair.near.untilClosed(), pair.far.untilClosed(), flushes.all()]);
     assert.equal(pair.far.crc, crc32(bytes));
     assert.equal(pair.near.cause, undefined);
@@ -50,7 +50,7 @@ export function testEnds(scenario: Scenario, kind: TransportKind): void {
       const receivedAtClose = pair.near.byteCount;
       await Promise.all([pair.near.untilClosed(), pair.far.untilClosed(), farFlushes.all()]);
       assert.equal(pair.far.crc, crc32(last));
-      assert.equal(pair.near.byteCount, receivedAtClose, "L1: nothing after the close");
+      assert.equal(pair.near.byteCount, receivedAtClose, "Link.L1: nothing after the close");
       await pair.listener.close();
     },
   );
@@ -83,7 +83,7 @@ export function testEnds(scenario: Scenario, kind: TransportKind): void {
     }
   });
 
-  scenario("flushes every write exactly once, whatever ends the link (L3)", async (bench) => {
+  scenario("flushes every write exactly once, whatever ends the link (Link.L3)", async (bench) => {
     for (const end of ["near.close", "near.destroy", "far.close", "far.destroy"]) {
       const pair = await connectPair(bench);
       const flushes = new Flushes();
@@ -103,7 +103,7 @@ export function testEnds(scenario: Scenario, kind: TransportKind): void {
     }
   });
 
-  scenario("tells both sides of the end exactly once and never from inside a call (L4)", async (bench) => {
+  scenario("tells both sides of the end exactly once and never from inside a call (Link.L4)", async (bench) => {
     const ends: readonly ((pair: Pair) => void)[] = [
       ({ nearLink }) => nearLink.close(),
       ({ farLink }) => farLink.close(),
@@ -134,7 +134,7 @@ export function testEnds(scenario: Scenario, kind: TransportKind): void {
     for (const end of ends) {
       const pair = await connectPair(bench);
       end(pair);
-      assert.equal(pair.near.closedCount + pair.far.closedCount, 0, "L4: asynchronously");
+      assert.equal(pair.near.closedCount + pair.far.closedCount, 0, "Link.L4: asynchronously");
       await Promise.all([pair.near.untilClosed(), pair.far.untilClosed()]);
       pair.nearLink.pause();
       pair.nearLink.resume();
@@ -146,7 +146,7 @@ export function testEnds(scenario: Scenario, kind: TransportKind): void {
     }
   });
 
-  scenario("closes a link whose chunk lost its memory before it left: nothing behind it is delivered (L6)", async (bench) => {
+  scenario("closes a link whose chunk lost its memory before it left: nothing behind it is delivered (Link.L6)", async (bench) => {
     const pair = await connectPair(bench);
     pair.farLink.pause();
     const first = randomBytes(8 * MIB, 30); // more than the system takes while nobody reads
@@ -163,7 +163,7 @@ export function testEnds(scenario: Scenario, kind: TransportKind): void {
     await pair.listener.close();
   });
 
-  scenario("flushes every write of a link that is closed over a chunk that lost its memory (L3, L6)", async (bench) => {
+  scenario("flushes every write of a link that is closed over a chunk that lost its memory (Link.L3, Link.L6)", async (bench) => {
     const pair = await connectPair(bench);
     pair.farLink.pause();
     const lost = randomBytes(MIB, 36);
@@ -206,7 +206,7 @@ export function testEnds(scenario: Scenario, kind: TransportKind): void {
 }
 
 export function testFaults(scenario: Scenario): void {
-  scenario("closes a link with the error its reader throws, and nothing else suffers (L5)", async (bench) => {
+  scenario("closes a link with the error its reader throws, and nothing else suffers (Link.L5)", async (bench) => {
     const failing = new Recorder();
     const boom = new Error("boom");
     failing.onReceived = () => {

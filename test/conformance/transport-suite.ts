@@ -1,4 +1,4 @@
-// transport-suite — what every Transport must do (L1 to L5 in src/transport/transport.ts), as one function that
+// transport-suite — what every Transport must do (Link.L1 to L5), as one function that
 // registers the tests.
 
 import assert from "node:assert/strict";

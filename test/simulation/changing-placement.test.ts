@@ -151,7 +151,7 @@ test("a placement that servers have, and a scheduler died before its parts were 
   assert.deepEqual(epochs, [4, 4]);
 });
 
-test("a server that one worker cannot reach holds that worker's other requests back until its link is given up, and not longer; another worker's go on (R4)", async () => {
+test("a server that one worker cannot reach holds that worker's other requests back until its link is given up, and not longer; another worker's go on (Router.R4)", async () => {
   const linkTimeoutMs = 3000;
   const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: SETTLING, optionsOf, linkTimeoutMs });
   await cluster.start();

@@ -89,7 +89,7 @@ function bytesFrom(start: number, last: number): Uint8Array {
   return Buffer.concat(Array.from({ length: last - start + 1 }, (_, i) => pageOf(start + i).entries));
 }
 
-test("a crash at every operation, with the power: what was acknowledged is there, bit for bit, and nothing else (DurableLog.D1, D2)", async () => {
+test("a crash at every operation, with the power: what was acknowledged is there, bit for bit, and nothing else (DurableLog.D1, DurableLog.D2)", async () => {
   let isOver = false;
   for (let operations = 1; !isOver; operations++) {
     const stage = new Stage(operations);

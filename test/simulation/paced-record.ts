@@ -122,7 +122,7 @@ export class Record {
     return this.counts.pushes + this.counts.reads + this.counts.clocks;
   }
 
-  /** The read is answered now: nothing it is owed may be missing (W3). */
+  /** The read is answered now: nothing it is owed may be missing (spec/consistency.md, W3). */
   checkRead({ holder: reader, parameter, clock, ownCount }: Read): void {
     const { staleness } = eraAt(parameter, clock);
     const owedClock = clock - staleness - 1;
@@ -144,7 +144,7 @@ export class Record {
   /** The update becomes visible now: no answered read may have counted on it already. */
   apply(push: Push): void {
     const { holder, parameter, clock, state } = push;
-    assert.equal(state, eraAt(parameter, clock).isSync ? "gathered" : "flying", "every update is applied once, as its clock asks (M1)");
+    assert.equal(state, eraAt(parameter, clock).isSync ? "gathered" : "flying", "every update is applied once, as its clock asks (spec/consistency.md, M1)");
     assert.ok(
       clock > parameter.promisedClock,
       `an update of ${holder.name} stamped ${clock} comes after a read that was promised all up to ${parameter.promisedClock}`,
@@ -152,7 +152,7 @@ export class Record {
     push.state = "applied";
   }
 
-  /** The contributions to a round of a sync parameter: in order, whole, nobody forgotten (U2, U3). */
+  /** The contributions to a round of a sync parameter: in order, whole, nobody forgotten (spec/consistency.md, U2, U3). */
   checkRound(parameter: Parameter, clock: number, contributions: readonly { holder: Holder; pushes: readonly Push[] }[]): void {
     let before: Holder | undefined;
     for (const { holder, pushes } of contributions) {

@@ -99,7 +99,7 @@ export class PacedServer {
     if (known !== undefined && known.holder.incarnation <= holder.incarnation) this.#ended(known.holder);
     const expected = known?.holder === holder ? known.clock : this.#minimum();
     const clock = this.#pacer.join(holder);
-    assert.equal(clock, expected, `${holder.name} joins at the minimum, or where it stands (W5)`);
+    assert.equal(clock, expected, `${holder.name} joins at the minimum, or where it stands (spec/consistency.md, W5)`);
     this.#known.set(holder.worker, { holder, clock });
     this.#lastClocks.set(holder, clock);
     this.#heardOf.add(holder.worker);
@@ -139,7 +139,7 @@ export class PacedServer {
     return Math.max(this.#phasesOf(parameter).clockTop, this.#pacer.clockMax);
   }
 
-  /** Another era from `from` on, or from above what was taken (M2). */
+  /** Another era from `from` on, or from above what was taken (spec/consistency.md, M2). */
   changeMode(parameter: Parameter, { from, ...asked }: Era): void {
     const phases = this.#phasesOf(parameter);
     const era = { ...asked, from: Math.max(from, parameter.clockTop + 1) };
@@ -148,7 +148,7 @@ export class PacedServer {
     if (!isSame) parameter.eras = [...parameter.eras.filter((before) => before.from < era.from), era];
     phases.forgetBefore(this.#pacer.clockMin);
     const begins = phases.change({ mode: modeOf(era), clock: from, turn: ++this.#turn, worker: 9 });
-    assert.equal(begins, isSame ? last.from : era.from, "a change begins above every update that was taken (M2)");
+    assert.equal(begins, isSame ? last.from : era.from, "a change begins above every update that was taken (spec/consistency.md, M2)");
     this.#judgeAnew(parameter);
   }
 
@@ -192,7 +192,7 @@ export class PacedServer {
     this.#parked.add(read);
     this.#options.record.counts.parked++;
     const isSlowest = this.#hasFormed() && [...this.#known.values()].every((known) => known.clock >= clock);
-    assert.ok(!isSlowest, `${holder.name} waits at clock ${clock}, and nobody is behind it (W4)`);
+    assert.ok(!isSlowest, `${holder.name} waits at clock ${clock}, and nobody is behind it (spec/consistency.md, W4)`);
   }
 
   checkEnd(): void {
@@ -206,7 +206,7 @@ export class PacedServer {
     const pushes = [push];
     const free = (): void => {
       for (const dropped of pushes) {
-        assert.ok(dropped.clock >= (this.#lastClocks.get(holder) ?? 0), `an update that ${holder.name} had finished was dropped (U4)`);
+        assert.ok(dropped.clock >= (this.#lastClocks.get(holder) ?? 0), `an update that ${holder.name} had finished was dropped (spec/consistency.md, U4)`);
         dropped.state = "dropped";
       }
     };
@@ -240,7 +240,7 @@ export class PacedServer {
     return this.#heardOf.size >= this.#options.expectedCount;
   }
 
-  /** W1, word for word. */
+  /** spec/consistency.md, W1, word for word. */
   #minimum(): number {
     if (!this.#hasFormed()) return 0;
     const clocks = [...this.#known.values()].map(({ clock }) => clock);
@@ -249,13 +249,13 @@ export class PacedServer {
 
   #checkMinimum(): void {
     const minimum = this.#pacer.clockMin;
-    assert.equal(minimum, this.#minimum(), "the minimum is that of the members (W1)");
-    assert.ok(minimum >= this.#minimumBefore, "the minimum never falls (W1)");
+    assert.equal(minimum, this.#minimum(), "the minimum is that of the members (spec/consistency.md, W1)");
+    assert.ok(minimum >= this.#minimumBefore, "the minimum never falls (spec/consistency.md, W1)");
     this.#minimumBefore = minimum;
     this.#checkParked();
   }
 
-  /** P1: nobody waits for what has come. */
+  /** spec/consistency.md, P1: nobody waits for what has come. */
   #checkParked(): void {
     for (const { holder, parameter, clock } of this.#parked) {
       const { staleness } = eraAt(parameter, clock);

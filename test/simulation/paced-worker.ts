@@ -47,7 +47,7 @@ export class PacedWorker {
     return this.#options.holder;
   }
 
-  /** Joins everywhere, and goes on at the highest clock it is told (W5). */
+  /** Joins everywhere, and goes on at the highest clock it is told (spec/consistency.md, W5). */
   join(): void {
     const { holder, servers } = this.#options;
     if (holder.state !== "alive") return;

@@ -14,7 +14,7 @@ import { DEADLINE } from "./replicated-job.ts";
 import { runAhead, serverOf, WIDE } from "./run-ahead.ts";
 import { forSeeds } from "./seeds.ts";
 
-test("pushes of runs count once, and are refused once, for 8 seeds (RunAhead.A1, A2, Availability.I5)", async () => {
+test("pushes of runs count once, and are refused once, for 8 seeds (RunAhead.A1, RunAhead.A2, Availability.I5)", async () => {
   let aheadCount = 0;
   await forSeeds({ from: 1, count: 8 }, async (seed) => {
     aheadCount += await runAhead(seed);

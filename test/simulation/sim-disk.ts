@@ -3,10 +3,10 @@
 // file system does beyond that is not here.
 //
 // Invariants:
-//   M1. What was asked by a process that died is done or not, and never answered.
-//   M2. After a power failure a file that was synced is whole, and a directory that was synced has the names it had
-//       then. What was not synced may be there, be as it was before, or, for the bytes of a file behind those that were
-//       synced, be there up to a point.
+//   SimDisk.M1. What was asked by a process that died is done or not, and never answered.
+//   SimDisk.M2. After a power failure a file that was synced is whole, and a directory that was synced has the names it
+//       had then. What was not synced may be there, be as it was before, or, for the bytes of a file behind those that
+//       were synced, be there up to a point.
 
 import { basename, dirname } from "node:path";
 import type { Clock } from "../../src/base/clock.ts";
@@ -21,7 +21,7 @@ type TreeNode = FileNode | DirectoryNode;
 /** What one process has of the disk. */
 export type Mount = {
   readonly layer: FileLayer;
-  /** The process is no more (M1). */
+  /** The process is no more (SimDisk.M1). */
   die(): void;
 };
 
@@ -43,7 +43,7 @@ export class SimDisk {
     let isAlive = true;
     const pause = async (): Promise<void> => {
       if (delayMsMax > 0) await new Promise<void>((resolve) => clock.after(this.#random.below(delayMsMax + 1), resolve));
-      if (!isAlive) await new Promise<never>(() => {}); // M1
+      if (!isAlive) await new Promise<never>(() => {}); // SimDisk.M1
     };
     const timed = async <T>(operation: () => T): Promise<T> => {
       await pause();
@@ -59,7 +59,7 @@ export class SimDisk {
     };
   }
 
-  /** M2. Every process that used it has died before. */
+  /** SimDisk.M2. Every process that used it has died before. */
   failPower(): void {
     const fail = (node: TreeNode): void => {
       if ("bytes" in node) {

@@ -83,7 +83,7 @@ test("opening, using and closing gives all memory back", async () => {
   assert.equal((used[2] as number) - (used[1] as number), plannerBytes);
 });
 
-test("what fails at one worker is told to all of them, and the step may be repeated (C2)", async () => {
+test("what fails at one worker is told to all of them, and the step may be repeated (TieredRows.C2)", async () => {
   await using cluster = await EmbeddedCluster.start({ workers: 2, servers: 2 });
   const shared = new MemoryCollectives([0, 1]);
   const work = { workers: 2, steps: 3, optimizer: { type: "adam" }, vocabCacheSize: 30 } as const;

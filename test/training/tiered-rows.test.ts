@@ -89,7 +89,7 @@ test("gradients are clipped as a push of them would be", async () => {
 });
 
 for (const hostRows of [0, 3, 400]) {
-  test(`a batch larger than the cache, with ${hostRows} rows on the host, is served directly, and told once (C3)`, async () => {
+  test(`a batch larger than the cache, with ${hostRows} rows on the host, is served directly, and told once (TieredRows.C3)`, async () => {
     const work = { workers: 2, steps: 14, optimizer: { type: "adam" } } as const;
     const { rows } = await plainRun(work);
     const cached = await cachedRun({ ...work, vocabCacheSize: 4, hostRows });

@@ -120,7 +120,7 @@ test("the first worker's arrays are those of all; a late one takes over what was
   assert.deepEqual([...(await (await second.pull()).w.data())], [0, 1]);
 });
 
-test("trees that are given are given away, those returned have one reference, and a refused one stays the caller's (P1, P2)", async () => {
+test("trees that are given are given away, those returned have one reference, and a refused one stays the caller's (PsParameters.P1, PsParameters.P2)", async () => {
   await using cluster = await EmbeddedCluster.start();
   const given = vector(1, 2);
   const parameters = await PsParameters.create(jax, cluster.session, [given], SGD);

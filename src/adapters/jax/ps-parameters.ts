@@ -54,7 +54,7 @@ export class PsParameters<T> {
     wait: WaitOptions = {},
   ): Promise<PsParameters<T>> {
     checkGroupOptions(options, [], "the options of PsParameters.create");
-    checkWaitOptions(wait); // P1
+    checkWaitOptions(wait); // PsParameters.P1
     const flat = flattenTree(tree);
     checkFloat32(flat);
     const shapes = flat.arrays.map(({ shape }) => [...shape]); // A consumed array has none.
@@ -64,26 +64,26 @@ export class PsParameters<T> {
     return new PsParameters<T>(jax, group, shapes, flat.structure);
   }
 
-  /** The weights, as fresh as their consistency says (P2). */
+  /** The weights, as fresh as their consistency says (PsParameters.P2). */
   async pull(wait: WaitOptions = {}): Promise<T> {
     return this.#tree(await this.#group.pull(wait));
   }
 
   /**
-   * Pushes gradients to the servers' optimizer (P1). Ends no clock. Throws BAD_ARGUMENT for a tree of another
+   * Pushes gradients to the servers' optimizer (PsParameters.P1). Ends no clock. Throws BAD_ARGUMENT for a tree of another
    * structure, NOT_FINITE.
    */
   async push(gradients: T, wait: WaitOptions = {}): Promise<void> {
-    checkWaitOptions(wait); // P1
+    checkWaitOptions(wait); // PsParameters.P1
     await this.#group.push(await this.#gradients(gradients), wait);
   }
 
   /**
-   * One step: pushes gradients (P1), ends the clock, and returns the weights that the next step begins with (P2).
+   * One step: pushes gradients (PsParameters.P1), ends the clock, and returns the weights that the next step begins with (PsParameters.P2).
    * Throws as `push`.
    */
   async step(gradients: T, wait: WaitOptions = {}): Promise<T> {
-    checkWaitOptions(wait); // P1
+    checkWaitOptions(wait); // PsParameters.P1
     return this.#tree(await this.#group.step(await this.#gradients(gradients), wait));
   }
 
@@ -115,7 +115,7 @@ function checkFloat32({ names, arrays }: FlatTree): void {
   }
 }
 
-/** Consumes the arrays (P1). */
+/** Consumes the arrays (PsParameters.P1). */
 async function floatsOf(arrays: readonly JaxArray[]): Promise<Float32Array[]> {
   return await Promise.all(arrays.map(async (array) => (await array.data()) as Float32Array));
 }

@@ -40,7 +40,7 @@ export class TfSteps {
     this.variables = variables;
   }
 
-  /** Throws BAD_ARGUMENT while a step is pending, and the failure of the last step (F1, F2). */
+  /** Throws BAD_ARGUMENT while a step is pending, and the failure of the last step (TfSteps.F1, TfSteps.F2). */
   checkIdle(): void {
     if (this.#failure !== undefined) throw this.#failure.thrown;
     if (this.#flight === undefined) return;
@@ -62,7 +62,7 @@ export class TfSteps {
   }
 
   /**
-   * Resolves when no step is pending and the variables are as the last one left them; rejects with its failure (F2).
+   * Resolves when no step is pending and the variables are as the last one left them; rejects with its failure (TfSteps.F2).
    */
   async ready(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
@@ -95,7 +95,7 @@ export class TfSteps {
       const values = await Promise.all(gradients.map((gradient) => (gradient === null ? undefined : floatsOf(gradient))));
       this.#assign(await this.#group.step(values));
     } finally {
-      for (const gradient of gradients) gradient?.dispose(); // F3
+      for (const gradient of gradients) gradient?.dispose(); // TfSteps.F3
     }
   }
 

@@ -52,9 +52,9 @@ export class LiveLine implements Disposable {
       return;
     }
     const columns = this.#out.columns || COLUMNS_DEFAULT;
-    const rows = Math.max(1, Math.ceil(this.#chars / columns)); // L2
+    const rows = Math.max(1, Math.ceil(this.#chars / columns)); // LiveLine.L2
     const { text, chars } = this.#drawing?.(columns) ?? { text: "", chars: 0 };
     this.#chars = chars;
-    this.#out.write(`${WIPE_ROW}${ROW_ABOVE.repeat(rows - 1)}${staying}${text}`); // L3
+    this.#out.write(`${WIPE_ROW}${ROW_ABOVE.repeat(rows - 1)}${staying}${text}`); // LiveLine.L3
   }
 }

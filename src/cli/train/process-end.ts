@@ -31,14 +31,14 @@ const REASON_WAIT_MS = 250;
 export function endProcess({ name, position, run }: NodeOutcome): void {
   let isEnding = false;
   const fail = (cause: string, exitCode = 1): void => {
-    if (isEnding) return; // E2
+    if (isEnding) return; // ProcessEnd.E2
     isEnding = true;
     try {
       writeSync(process.stderr.fd, `weighbridge: ${`${name} stopped ${position()}`.trimEnd()}: ${cause}\n`);
     } catch {
       // The launcher, which held the other end, is gone (EPIPE).
     } finally {
-      process.exit(exitCode); // E1, E3
+      process.exit(exitCode); // ProcessEnd.E1, ProcessEnd.E3
     }
   };
   watchLauncher({ onReason: (reason) => fail(reason), onGone: () => fail("the launcher is gone") });

@@ -94,7 +94,7 @@ test("with bsp after every epoch, with the place to go on from", async () => {
   assert.deepEqual(await run({}), ["1.0", "2.0"]);
 });
 
-test("with bsp a worker does not save epochs that were over when it came: it has the values of a later one (P1)", async () => {
+test("with bsp a worker does not save epochs that were over when it came: it has the values of a later one (ProgressCheckpoint.P1)", async () => {
   assert.deepEqual(await run({}, { isMissed: true }), ["2.0"], "only the result");
 });
 
@@ -103,11 +103,11 @@ test("every so many steps too, the end of an epoch once", async () => {
   assert.deepEqual(await run({ checkpointEvery: 5 }), ["0.5", "1.0", "1.5", "2.0"]);
 });
 
-test("a step that is due while one is being saved is passed over (P2)", async () => {
+test("a step that is due while one is being saved is passed over (ProgressCheckpoint.P2)", async () => {
   assert.deepEqual((await run({ checkpointEvery: 2 }, { isSlow: true })).slice(0, 2), ["0.2", "1.0"]);
 });
 
-test("without bsp after every epoch, too, and nobody goes on before the cut (P6)", async () => {
+test("without bsp after every epoch, too, and nobody goes on before the cut (ProgressCheckpoint.P6)", async () => {
   for (const consistency of ["asp", "ssp:4"]) {
     const { saved, order } = await follow({ consistency });
     assert.deepEqual(saved, ["1.0", "2.0"]);
@@ -121,38 +121,38 @@ test("without bsp after every epoch, too, and nobody goes on before the cut (P6)
   assert.deepEqual((await follow({})).order, ["saved", "saved"], "with bsp nobody waits");
 });
 
-test("without bsp a save that fails before its cut does not keep the others waiting (P4, P6)", async () => {
+test("without bsp a save that fails before its cut does not keep the others waiting (ProgressCheckpoint.P4, ProgressCheckpoint.P6)", async () => {
   const { saved, failures, order } = await follow({ consistency: "asp" }, { fails: (save) => save === 1 });
   assert.deepEqual([saved, failures.length, order.at(-2)], [["2.0"], 1, "cut 1"]);
 });
 
-test("who does not speak for all saves nothing (P1), and nobody with --no-checkpoint", async () => {
+test("who does not speak for all saves nothing (ProgressCheckpoint.P1), and nobody with --no-checkpoint", async () => {
   assert.deepEqual(await run({}, { isReporter: false }), []);
   assert.deepEqual(await run({ checkpoint: false }), []);
 });
 
-test("once a worker is gone only ends of epochs are saved, as steps are no batches any more (P3)", async () => {
+test("once a worker is gone only ends of epochs are saved, as steps are no batches any more (ProgressCheckpoint.P3)", async () => {
   assert.deepEqual(await run({ checkpointEvery: 2 }, { dies: "at step 5" }), ["0.2", "0.4", "1.0", "2.0"]);
 });
 
-test("checkpoints are called by the steps that are in them, also after a worker died and the other makes more steps of its own (P8)", async () => {
+test("checkpoints are called by the steps that are in them, also after a worker died and the other makes more steps of its own (ProgressCheckpoint.P8)", async () => {
   assert.deepEqual((await follow({ checkpointEvery: 4 })).names, [4, 8, 10, 14, 18, 20]);
   assert.deepEqual((await follow({ checkpointEvery: 2 }, { dies: "at step 5" })).names, [2, 4, 10, 20]);
   assert.deepEqual((await follow({ consistency: "asp" })).names, [10, 20]);
 });
 
-test("what an earlier speaker saved before it died is not saved again, and is no failure (P8)", async () => {
+test("what an earlier speaker saved before it died is not saved again, and is no failure (ProgressCheckpoint.P8)", async () => {
   const { saved, failures, last } = await follow({}, { isSaved: (step) => step === 20 });
   assert.deepEqual([saved, failures, last], [["1.0"], [], undefined]);
 });
 
-test("of a save in which a worker dies before the cut nothing is kept (P3)", async () => {
+test("of a save in which a worker dies before the cut nothing is kept (ProgressCheckpoint.P3)", async () => {
   const { saved, failures } = await follow({ checkpointEvery: 4 }, { dies: "while saving" });
   assert.deepEqual(saved, ["1.0", "2.0"]);
   assert.ok(failures.length === 1 && isWeighbridgeError(failures[0], "NODE_DEAD"));
 });
 
-test("a save that fails is told, and the next one that is due is tried (P4)", async () => {
+test("a save that fails is told, and the next one that is due is tried (ProgressCheckpoint.P4)", async () => {
   const { saved, failures, last } = await follow({ checkpointEvery: 4 }, { fails: (save) => save === 1 || save === 3 });
   assert.deepEqual(saved, ["0.8", "1.4", "1.8", "2.0"]);
   assert.deepEqual(
@@ -162,7 +162,7 @@ test("a save that fails is told, and the next one that is due is tried (P4)", as
   assert.equal(last, undefined);
 });
 
-test("the last save is tried once more, and its failure thrown (P4)", async () => {
+test("the last save is tried once more, and its failure thrown (ProgressCheckpoint.P4)", async () => {
   assert.deepEqual((await follow({}, { fails: (save) => save === 2 })).saved, ["1.0", "2.0"]);
   const { failures, last } = await follow({}, { fails: (save) => save >= 2 });
   assert.ok(failures.length === 1 && isWeighbridgeError(last, "CHECKPOINT_IO"));

@@ -64,22 +64,22 @@ export class ProgressCheckpoint implements TrainingCallback {
     const { checkpointEvery } = plan;
     const { epoch, stepCount, globalStep: step } = event;
     const isDue = checkpointEvery !== undefined && step % checkpointEvery === 0 && step < stepCount;
-    if (!isDue || this.#saving !== undefined || !this.#maySave || !isWhole()) return; // P2, P3
+    if (!isDue || this.#saving !== undefined || !this.#maySave || !isWhole()) return; // ProgressCheckpoint.P2, ProgressCheckpoint.P3
     void this.#start({ epoch: epoch - 1, step }); // training goes on meanwhile
   }
 
   async epochEnd({ epoch, isMissed }: EpochEvent): Promise<void> {
     const { plan } = this.#options;
-    if (plan.checkpointDir === undefined || epoch === plan.epochs) return; // P7
+    if (plan.checkpointDir === undefined || epoch === plan.epochs) return; // ProgressCheckpoint.P7
     if (plan.consistency !== "bsp") await this.#saveTogether(epoch);
     else if (this.#maySave && !isMissed) {
       await this.#saving;
       void this.#start({ epoch, step: 0 });
-      if (plan.cacheRows > 0) await this.#saving; // P5: nobody goes on without this worker
+      if (plan.cacheRows > 0) await this.#saving; // ProgressCheckpoint.P5: nobody goes on without this worker
     }
   }
 
-  /** At the end of the training, by one worker (P7). Throws what session.checkpoint throws at the second attempt. */
+  /** At the end of the training, by one worker (ProgressCheckpoint.P7). Throws what session.checkpoint throws at the second attempt. */
   async saveLast(): Promise<void> {
     const { plan } = this.#options;
     await this.#saving;
@@ -87,10 +87,10 @@ export class ProgressCheckpoint implements TrainingCallback {
     const end = { epoch: plan.epochs, step: 0 };
     void this.#start(end);
     await this.#saving;
-    if (this.#saved?.epoch !== plan.epochs) await this.#save(end); // P4
+    if (this.#saved?.epoch !== plan.epochs) await this.#save(end); // ProgressCheckpoint.P4
   }
 
-  /** P6. A cut is made at a clock that all workers have reached. */
+  /** ProgressCheckpoint.P6. A cut is made at a clock that all workers have reached. */
   async #saveTogether(epoch: number): Promise<void> {
     const { meet } = this.#options;
     if (await meet("epoch", epoch)) {
@@ -102,10 +102,10 @@ export class ProgressCheckpoint implements TrainingCallback {
 
   get #maySave(): boolean {
     const { plan, isReporter } = this.#options;
-    return plan.checkpointDir !== undefined && isReporter(); // P1
+    return plan.checkpointDir !== undefined && isReporter(); // ProgressCheckpoint.P1
   }
 
-  /** P4. Resolves when the cut is made, or when there will be none. */
+  /** ProgressCheckpoint.P4. Resolves when the cut is made, or when there will be none. */
   #start(position: TrainPosition): Promise<void> {
     const cut = Promise.withResolvers<void>();
     this.#saving = this.#save(position, cut.resolve)
@@ -119,10 +119,10 @@ export class ProgressCheckpoint implements TrainingCallback {
 
   async #save(position: TrainPosition, atCut: () => void = () => {}): Promise<void> {
     const { plan, session, find, isWhole, onSaved } = this.#options;
-    const step = stepsDone(plan, position); // P8
+    const step = stepsDone(plan, position); // ProgressCheckpoint.P8
     const onCut = (): void => {
       if (position.step !== 0 && !isWhole()) {
-        throw new WeighbridgeError("NODE_DEAD", "a worker died before its part of all batches was in"); // P3: nothing is kept of it
+        throw new WeighbridgeError("NODE_DEAD", "a worker died before its part of all batches was in"); // ProgressCheckpoint.P3: nothing is kept of it
       }
       atCut();
     };

@@ -22,7 +22,7 @@ class Place implements Disposable {
   }
 }
 
-test("runs are numbered, from the highest there is (R1)", () => {
+test("runs are numbered, from the highest there is (RunDirectory.R1)", () => {
   using place = new Place();
   const directory = join(place.path, "lenet");
   assert.equal(createRun(directory), join(directory, "run-1"));
@@ -56,7 +56,7 @@ test("where no run has one, that is said", async () => {
   await assert.rejects(newestCheckpoint(join(place.path, "nowhere")), { code: "CHECKPOINT_MISSING" });
 });
 
-test("a run that saved nothing leaves nothing, another what it saved (R3)", async () => {
+test("a run that saved nothing leaves nothing, another what it saved (RunDirectory.R3)", async () => {
   using place = new Place();
   place.checkpoint("run-1", "step-000005.pending-00ff");
   place.checkpoint("run-2", "step-000005");
@@ -66,7 +66,7 @@ test("a run that saved nothing leaves nothing, another what it saved (R3)", asyn
   assert.deepEqual(readdirSync(join(place.path, "run-2")), ["step-000005"]);
 });
 
-test("a run that goes on saves beside its checkpoint, or, where a later one lies there, in a run of its own (R2)", async () => {
+test("a run that goes on saves beside its checkpoint, or, where a later one lies there, in a run of its own (RunDirectory.R2)", async () => {
   using place = new Place();
   const [early, late] = [place.checkpoint("run-1", "step-000010"), place.checkpoint("run-1", "step-000020")];
   assert.equal(await continueRun(late, 20), join(place.path, "run-1"));

@@ -26,13 +26,13 @@ export function createRun(directory: string): string {
       mkdirSync(path);
       return path;
     } catch (thrown) {
-      if (!isError(thrown, "EEXIST")) throw unwritableError(directory, thrown); // R1: another run was faster
+      if (!isError(thrown, "EEXIST")) throw unwritableError(directory, thrown); // RunDirectory.R1: another run was faster
     }
   }
 }
 
 /**
- * Where a run saves that continues from this checkpoint, which has `stepsDone` steps over all epochs (R2). Throws
+ * Where a run saves that continues from this checkpoint, which has `stepsDone` steps over all epochs (RunDirectory.R2). Throws
  * BAD_CONFIG if that cannot be written.
  */
 export async function continueRun(checkpoint: string, stepsDone: number): Promise<string> {
@@ -57,7 +57,7 @@ export async function newestCheckpoint(directory: string): Promise<string> {
 
 /**
  * Call it when no process of the run is left: removes incomplete checkpoints, and the run's directory if nothing else
- * is in it (R3).
+ * is in it (RunDirectory.R3).
  */
 export async function tidyRun(runDirectory: string): Promise<void> {
   try {

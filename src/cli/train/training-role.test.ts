@@ -29,17 +29,17 @@ test("a job runs while a worker is at work, whoever else of them left or died", 
   }
 });
 
-test("a job is done when the last worker has left, also when others died (V1)", () => {
+test("a job is done when the last worker has left, also when others died (TrainingRole.V1)", () => {
   assert.deepEqual(judge(["alive"], ["left", "left"]), { kind: "done" });
   assert.deepEqual(judge(["alive"], ["dead", "left"]), { kind: "done" });
   assert.deepEqual(judge(["dead"], ["left"]), { kind: "done" }); // after the end nobody needs it
 });
 
-test("a job fails with the last worker, by name (V2)", () => {
+test("a job fails with the last worker, by name (TrainingRole.V2)", () => {
   assert.deepEqual(judge(["alive"], ["dead", "dead"]), { kind: "failed", reason: "no worker is left: worker 0, worker 1 died" });
 });
 
-test("a job fails with a server, by name (V2)", () => {
+test("a job fails with a server, by name (TrainingRole.V2)", () => {
   assert.deepEqual(judge(["alive", "dead"], ["alive"]), { kind: "failed", reason: "server 1 died, and the parameters with it" });
 });
 

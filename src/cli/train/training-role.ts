@@ -90,10 +90,10 @@ export function jobState({ nodes, placement }: RosterView, { workerCount }: { re
   const workers = nodes.filter(({ role }) => role === "worker");
   if (workers.length < workerCount) return { kind: "running" }; // the cluster is not complete yet
   const isAtWork = workers.some(({ state }) => state === "alive");
-  if (!isAtWork && workers.some(({ state }) => state === "left")) return { kind: "done" }; // V1
+  if (!isAtWork && workers.some(({ state }) => state === "left")) return { kind: "done" }; // TrainingRole.V1
   const hasParts = (rank: number): boolean => placement?.servers.includes(rank) !== false;
   const deadServers = nodes.filter(({ role, rank, state }) => role === "server" && state === "dead" && hasParts(rank));
-  if (deadServers.length > 0) return { kind: "failed", reason: `${named(deadServers)} died, and the parameters with it` }; // V2
+  if (deadServers.length > 0) return { kind: "failed", reason: `${named(deadServers)} died, and the parameters with it` }; // TrainingRole.V2
   return isAtWork ? { kind: "running" } : { kind: "failed", reason: `no worker is left: ${named(workers)} died` };
 }
 

@@ -1,4 +1,4 @@
-// Goal: no worker leaves before the report, and one reports, whichever dies (TrainingWorker.F1, F2).
+// Goal: no worker leaves before the report, and one reports, whichever dies (TrainingWorker.F1, TrainingWorker.F2).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -9,7 +9,7 @@ import { leaveTogether } from "./training-worker.ts";
 
 const WAIT = { deadlineMs: 20_000 };
 
-test("the first worker gives the word, once, and nobody leaves before (F1, F2)", async () => {
+test("the first worker gives the word, once, and nobody leaves before (TrainingWorker.F1, TrainingWorker.F2)", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 1, workers: 3 });
   const happened: string[] = [];
   const tell = async (rank: number): Promise<void> => {
@@ -41,7 +41,7 @@ async function leave(rank: number, rounds: readonly (readonly (readonly [number,
   return happened;
 }
 
-test("when the first worker dies over the word, the next one gives it (F1)", async () => {
+test("when the first worker dies over the word, the next one gives it (TrainingWorker.F1)", async () => {
   const [all, rest] = [
     [0, 1, 2],
     [1, 2],
@@ -54,7 +54,7 @@ test("when the first worker dies over the word, the next one gives it (F1)", asy
   assert.deepEqual(await leave(2, [all, rest, last]), ["0", "1", "2"]);
 });
 
-test("a word that was given before its worker died counts (F2)", async () => {
+test("a word that was given before its worker died counts (TrainingWorker.F2)", async () => {
   const [all] = [[0, 1].map((rank) => [rank, false] as const)];
   const told = [
     [0, true],

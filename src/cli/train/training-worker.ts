@@ -181,9 +181,9 @@ export async function leaveTogether(
   let present = await session.rendezvous.meet(LEAVE, { generation: 0 }, wait);
   for (let generation = 1; ; generation++) {
     const isFirst = present[0]?.rank === session.rank;
-    if (isFirst) await report(); // F1
+    if (isFirst) await report(); // TrainingWorker.F1
     present = await session.rendezvous.meet(LEAVE, { generation, value: isFirst ? REPORTED : "" }, wait);
-    if (present.some(({ value }) => value === REPORTED)) return; // F2
+    if (present.some(({ value }) => value === REPORTED)) return; // TrainingWorker.F2
   }
 }
 

@@ -132,7 +132,7 @@ test("a request larger than the whole queue is taken once half of it is free, an
   assert.ok(out.every((value) => value === 5));
 });
 
-test("to a server that does not read, no more than the bound and one frame are handed to the link (N3)", async () => {
+test("to a server that does not read, no more than the bound and one frame are handed to the link (FrameWriter.N3)", async () => {
   const { cluster, kv } = await stage();
   cluster.links.get(idOf("server", 0))?.[1]?.pause();
   const unflushed = watchUnflushed(linkOf(cluster));
@@ -143,7 +143,7 @@ test("to a server that does not read, no more than the bound and one frame are h
   assert.ok(unflushed.bytesMax < CHANNEL_LIMITS.inFlightBytesMax + frameBytes, `${unflushed.bytesMax}`);
 });
 
-test("a worker that does not read its answers costs the server a bounded amount, and disturbs no other (N4)", async () => {
+test("a worker that does not read its answers costs the server a bounded amount, and disturbs no other (FrameWriter.N4)", async () => {
   const { cluster, workers } = await stage({ workerCount: 2 });
   const [lazy, busy] = workers as [KVWorker, KVWorker];
   const { arena } = cluster.server().server ?? assert.fail("no server");
@@ -185,7 +185,7 @@ test("a worker that does not read its answers costs the server a bounded amount,
   assert.ok(rowOuts.every((values) => values.every((value) => value === 2)));
 });
 
-test("a worker that sends and does not read its acknowledgements is not read for ever (N4)", async () => {
+test("a worker that sends and does not read its acknowledgements is not read for ever (FrameWriter.N4)", async () => {
   const { cluster, kv } = await stage({ limits: { answerBytesMax: 64 * 1024, inFlightBytesMax: 64 * 1024 } });
   linkOf(cluster).pause();
   const { metrics } = cluster.server();

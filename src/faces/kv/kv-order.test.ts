@@ -66,7 +66,7 @@ test("a pull without a wait sees every push before it, one after the other", asy
   );
 });
 
-test("an urgent pull does not overtake the push of its key that waits in the outbox, but overtakes others (O3)", async () => {
+test("an urgent pull does not overtake the push of its key that waits in the outbox, but overtakes others (Outbox.O3)", async () => {
   const { cluster, kv, seen } = await recording();
   plug(kv);
   kv.push(keysOf(1n), Float32Array.of(42), { cmd: 1 });
@@ -78,7 +78,7 @@ test("an urgent pull does not overtake the push of its key that waits in the out
   assert.deepEqual(seen, [4, -1, 1, 2, 3]);
 });
 
-test("an urgent pull of many frames stays whole behind a push of only its first keys (K2)", async () => {
+test("an urgent pull of many frames stays whole behind a push of only its first keys (KvRequest.K2)", async () => {
   const { cluster, server, kv } = await recording();
   let pulled = 0;
   server.setRequestHandle((meta, { keys }, own) => {
@@ -92,7 +92,7 @@ test("an urgent pull of many frames stays whole behind a push of only its first 
   assert.equal(pulled, keys.length);
 });
 
-test("an urgent pull sees a push whose first frames left before it was made (K2)", async () => {
+test("an urgent pull sees a push whose first frames left before it was made (KvRequest.K2)", async () => {
   const { cluster, kv } = await recording();
   const keys = BigUint64Array.from({ length: 1000 }, (_, i) => BigInt(i));
   const vals = new Float32Array(keys.length * 4000).fill(7);

@@ -165,7 +165,7 @@ test("arrays may be views in the middle of a buffer", async () => {
   assert.deepEqual([wide[0], wide[1], wide[200], wide[201]], [-1, 7, 7, -1]);
 });
 
-test("what is wrong with the arguments throws at once and sends nothing (U1)", async () => {
+test("what is wrong with the arguments throws at once and sends nothing (KVWorker.U1)", async () => {
   const { cluster, kv, pulled } = await stage();
   const one = floats(1);
   const lens = (...list: number[]): KVPushOptions => ({ lens: Int32Array.from(list) });
@@ -238,7 +238,7 @@ test("a pull with lens needs room for all values that come", async () => {
   assert.deepEqual(small, new Float32Array(2));
 });
 
-test("a callback is called once, when the arrays are filled, before the wait ends; what it throws is logged (U3)", async () => {
+test("a callback is called once, when the arrays are filled, before the wait ends; what it throws is logged (KVWorker.U3)", async () => {
   const { cluster, kv } = await stage({ serverCount: 2 });
   const events: string[] = [];
   const keys = keysOf(1n, KEY_LAST);

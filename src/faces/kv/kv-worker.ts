@@ -59,7 +59,7 @@ export class KVWorker implements KvOwner {
   readonly app: number;
   readonly customer: number;
   readonly window: FloatWindow;
-  /** By rank (U4). */
+  /** By rank (KVWorker.U4). */
   readonly incarnations: number[];
   readonly router: KvRoutes;
   readonly #tracker: RequestTracker;
@@ -205,7 +205,7 @@ function badWord({ command, priority }: KvRequest): WeighbridgeError {
   return badArgument(`${name} is a 32-bit whole number, not ${value}`);
 }
 
-/** U1, without a list to search: every request with options passes here. */
+/** KVWorker.U1, without a list to search: every request with options passes here. */
 function checkRequestOptions(options: object): void {
   if (typeof options !== "object" || options === null) checkOptions(options, KV_OPTIONS, "the options of a request");
   for (const name in options)

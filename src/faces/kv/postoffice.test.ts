@@ -415,7 +415,7 @@ test("a barrier of all nodes that was passed a moment ago, as that of the start,
   assert.deepEqual(dismissals, [], "worker 0 is at work");
 });
 
-test("a call on a server that dies fails with its name, and reaches the one that takes its place (W2)", async () => {
+test("a call on a server that dies fails with its name, and reaches the one that takes its place (Router.R2)", async () => {
   const cluster = new SimCluster({ seed: 8, serverCount: 2, workerCount: 1 });
   await cluster.start();
   for (const rank of [0, 1]) new KVServer(cluster.server(rank), 0).setRequestHandle(() => {});
@@ -433,7 +433,7 @@ test("a call on a server that dies fails with its name, and reaches the one that
   await cluster.run(kv.wait(kv.push(key, Float32Array.of(1))));
 });
 
-test("a node that was replaced fails every call with that reason from then on (P2)", async () => {
+test("a node that was replaced fails every call with that reason from then on (ClusterNode.N2)", async () => {
   const cluster = new SimCluster({ seed: 9, serverCount: 1, workerCount: 2 });
   await cluster.start();
   new KVServer(cluster.server(0), 0);

@@ -44,7 +44,7 @@ async function stage(seed: number) {
   return { cluster, kv, restart, pulled };
 }
 
-test("the first request to a server that was started again while its worker was idle fails with NODE_DEAD, and the next is served (U4)", async () => {
+test("the first request to a server that was started again while its worker was idle fails with NODE_DEAD, and the next is served (KVWorker.U4)", async () => {
   for (const [seed, idleMs] of [0, 100, 10_000].entries()) {
     const { restart, pulled } = await stage(seed + 1);
     await restart(idleMs);
@@ -56,7 +56,7 @@ test("the first request to a server that was started again while its worker was 
   }
 });
 
-test("a request that also goes to other servers is sent to none of them, whatever it asks (U4)", async () => {
+test("a request that also goes to other servers is sent to none of them, whatever it asks (KVWorker.U4)", async () => {
   const { cluster, kv, restart, pulled } = await stage(4);
   const ones = Float32Array.of(1, 1);
   const requests: readonly (() => Promise<unknown>)[] = [
@@ -75,7 +75,7 @@ test("a request that also goes to other servers is sent to none of them, whateve
   assert.equal(kv.simple.customer.tracker.keptCount, 0);
 });
 
-test("every KVWorker of a node is told, and one that was made later is not (U4)", async () => {
+test("every KVWorker of a node is told, and one that was made later is not (KVWorker.U4)", async () => {
   const { cluster, kv, restart, pulled } = await stage(5);
   const second = new KVWorker(cluster.worker(0), 0, 1);
   await restart(100);
@@ -87,7 +87,7 @@ test("every KVWorker of a node is told, and one that was made later is not (U4)"
   }
 });
 
-test("a link that breaks and comes back is no new server: its sums are read on (U4)", async () => {
+test("a link that breaks and comes back is no new server: its sums are read on (KVWorker.U4)", async () => {
   const { cluster, pulled } = await stage(6);
   cluster.network.isolate("server-1", { breakLinks: true });
   await cluster.clock.advance(300);

@@ -79,7 +79,7 @@ test("a request to a group reaches every member, whoever of another role sends i
   assert.deepEqual(all, ["10: 10 got hi", "11: 11 got hi", "8: 8 got hi", "9: 9 got hi"]);
 });
 
-test("a node that is a member of the group it asks is served by its own handle, as ps-lite does it (M1)", async () => {
+test("a node that is a member of the group it asks is served by its own handle, as ps-lite does it (SimpleApp.M1)", async () => {
   const { cluster, app, echo } = await stage({ serverCount: 1, workerCount: 1 });
   echo();
   const everybody = ["1: 1 got hi", "8: 8 got hi", "9: 9 got hi"];
@@ -97,7 +97,7 @@ test("a node that is a member of the group it asks is served by its own handle, 
   assert.deepEqual(seen, [[-42, "weigh this", 9, APP]]);
 });
 
-test("a request of a node to itself fails with what its handle throws, and ends when the node closes (M1)", async () => {
+test("a request of a node to itself fails with what its handle throws, and ends when the node closes (SimpleApp.M1)", async () => {
   const { cluster, app } = await stage({ serverCount: 1, workerCount: 1 });
   app(1).setRequestHandle(({ head }) => {
     if (head === 1) throw new Error("no such weight");

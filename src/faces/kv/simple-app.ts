@@ -110,7 +110,7 @@ export class SimpleApp {
   }
 
   /**
-   * Sends to a node, or to every node of a group (1 to 7), this one too if it is a member (M1). Returns the timestamp.
+   * Sends to a node, or to every node of a group (1 to 7), this one too if it is a member (SimpleApp.M1). Returns the timestamp.
    * Throws NO_ROUTE if a receiver cannot be reached from here (nodes of one role do not talk to each other), NODE_DEAD
    * if one is dead or has left, QUEUE_FULL if too much waits for one; nothing is sent then.
    */
@@ -194,7 +194,7 @@ export class SimpleApp {
     return answered.promise;
   }
 
-  /** M1 */
+  /** SimpleApp.M1 */
   #requestSelf(data: SimpleData, ended: (error: WeighbridgeError | undefined, answer: Uint8Array) => void): void {
     const { node, clock } = this.office;
     const forget = node.whenOver((error) => ended(error, NOTHING));

@@ -127,9 +127,9 @@ export class AllReduceLevel implements ModelLevel {
       while (this.#rounds.size > 0) {
         const pieces = this.#agreed(await this.#tell());
         const before = underWay;
-        underWay = Promise.all(pieces.map(async (piece) => await this.#reduce(piece))); // called here, in this order (G1)
+        underWay = Promise.all(pieces.map(async (piece) => await this.#reduce(piece))); // called here, in this order (AllReduceLevel.G1)
         underWay.catch(() => {}); // it is awaited below
-        await before; // G2
+        await before; // AllReduceLevel.G2
         if (pieces.length === 0) await this.#pause();
         if (this.#hasBegunAll()) await underWay; // nothing to tell of until then; others may be ready when it is over
       }
@@ -150,7 +150,7 @@ export class AllReduceLevel implements ModelLevel {
     return lists.map(toldOf);
   }
 
-  /** The pieces of this turn (G1). */
+  /** The pieces of this turn (AllReduceLevel.G1). */
   #agreed(lists: readonly (readonly Told[])[]): Piece[] {
     const [first = [], ...others] = lists;
     const othersByKey = others.map((list) => new Map(list.map((told) => [told.key, told])));

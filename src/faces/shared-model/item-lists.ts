@@ -57,12 +57,12 @@ export class ItemLists<Item extends Keyed, Request> {
     const requests = list.map((item) => requestOf(item, position));
     checkOnce(list, what);
     if (this.#seen.has(list))
-      this.#checked.set(list, { position, items: [...list], copies: list.map((item) => ({ ...item })), requests, epoch: undefined }); // I3
+      this.#checked.set(list, { position, items: [...list], copies: list.map((item) => ({ ...item })), requests, epoch: undefined }); // ItemLists.I3
     else this.#seen.add(list);
     return requests;
   }
 
-  /** I1 */
+  /** ItemLists.I1 */
   #isUnchanged(list: readonly Item[], known: CheckedList<Item, Request>): boolean {
     const { isSame, recheck, epoch } = this.#options;
     const { items, copies, requests } = known;
@@ -79,7 +79,7 @@ export class ItemLists<Item extends Keyed, Request> {
   }
 }
 
-/** I2 */
+/** ItemLists.I2 */
 function checkOnce(list: readonly Keyed[], what: string): void {
   if (new Set(list.map(({ key }) => key)).size === list.length) return;
   const twice = list.find(({ key }, i) => list.findIndex((other) => other.key === key) < i);

@@ -138,7 +138,7 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
     calls.know(await waitFor(this.openKey(shape, key), `key ${key}`, this.#parts.clock, wait));
   }
 
-  /** M2. For the calls of threads as well. */
+  /** OwnerModel.M2. For the calls of threads as well. */
   async openKey(shape: readonly number[], key: number): Promise<KeyPlan> {
     const opened = this.#open();
     const length = checkShape(shape);
@@ -268,7 +268,7 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
   }
 
   /**
-   * A thread is about to run a device (M3): what it is given, and what to call when it has ended. Throws BAD_ARGUMENT,
+   * A thread is about to run a device (OwnerModel.M3): what it is given, and what to call when it has ended. Throws BAD_ARGUMENT,
    * UNSUPPORTED for devices that have no threads.
    */
   openThread(device: number, port: ThreadPort): { readonly grant: DeviceGrant; ended(reason: unknown): void } {

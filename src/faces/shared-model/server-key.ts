@@ -80,7 +80,7 @@ class TensorKey implements ServerKey {
 class RowsKey implements ServerKey {
   readonly #table: Embedding<RowElement>;
   readonly #keys: BigUint64Array;
-  /** For a length that is not whole rows (K1). */
+  /** For a length that is not whole rows (ServerKey.K1). */
   readonly #pushed: RowArray | undefined;
   readonly #landed: RowArray | undefined;
 

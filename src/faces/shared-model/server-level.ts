@@ -99,10 +99,10 @@ export class ServerLevel implements ModelLevel {
   async #inStep(open: OpenKey, values: RowArray, call: { readonly priority: number; readonly signal: AbortSignal }): Promise<void> {
     const { there, landing } = open;
     const calls = [there.push(values, call), there.pull(landing, { ...call, clocksAhead: 1 })];
-    assert(!open.isPushed, "a key is at most one round ahead of the clock (V2)");
+    assert(!open.isPushed, "a key is at most one round ahead of the clock (ServerLevel.V2)");
     open.isPushed = true;
     if (--this.#behindCount === 0) this.#endClock();
-    const failed = (await Promise.allSettled(calls)).find(({ status }) => status === "rejected"); // both: they use the arrays (V3)
+    const failed = (await Promise.allSettled(calls)).find(({ status }) => status === "rejected"); // both: they use the arrays (ServerLevel.V3)
     if (failed?.status === "rejected") throw failed.reason;
   }
 

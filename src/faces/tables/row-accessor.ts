@@ -50,7 +50,7 @@ export class RowAccessor<E extends RowElement = RowElement> {
     if (slot >= 0) this.#held?.unpin(slot);
   }
 
-  /** Throws CLOSED (A1). Every read begins with it. */
+  /** Throws CLOSED (RowAccessor.A1). Every read begins with it. */
   protected checkHeld(): void {
     if (this.slot < 0) throw new WeighbridgeError("CLOSED", `the accessor of row ${this.rowId} was released: get the row again`);
   }

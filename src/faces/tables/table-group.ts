@@ -262,7 +262,7 @@ export class TableGroup {
     this.#stage = "closed";
     if (this.#joined === undefined) return;
     const { session, process } = this.#joined;
-    for (const thread of this.#threads) thread[Symbol.dispose](); // G2
+    for (const thread of this.#threads) thread[Symbol.dispose](); // TableGroup.G2
     let failure = await process.close();
     // All of it has been sent: a dead process is waited for no longer.
     await session.close({ barrier: "living" }).catch((thrown: unknown) => {
@@ -282,7 +282,7 @@ export class TableGroup {
     return this.#joined;
   }
 
-  /** G1 */
+  /** TableGroup.G1 */
   #require(stage: Stage, what: string): void {
     if (this.#stage === stage) return;
     const code = this.#stage === "closed" ? "CLOSED" : "BAD_ARGUMENT";

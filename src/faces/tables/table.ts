@@ -65,7 +65,7 @@ export class Table<T extends TableRowType = TableRowType> {
 
   /**
    * The row, as fresh as the table's staleness asks for at this thread's clock: now, or once the slowest thread has
-   * come far enough (T1). Release it, or take it with `using`. Throws BAD_ARGUMENT, and what updates of this table were
+   * come far enough (Table.T1). Release it, or take it with `using`. Throws BAD_ARGUMENT, and what updates of this table were
    * refused for; rejects with QUEUE_FULL when all rows of the process cache are held, DEADLINE, ABORTED, and as calls
    * of servers do.
    */
@@ -111,7 +111,7 @@ export class Table<T extends TableRowType = TableRowType> {
     this.rows.inc(rowId, column, update);
   }
 
-  /** The same for several columns of a row (T2). */
+  /** The same for several columns of a row (Table.T2). */
   batchInc(rowId: number, batch: UpdateBatch<Update<T>>): void {
     this.#counters.counts[INCS]! += this.#incAll(this.rows, rowId, batch, UpdateBatch);
   }
@@ -192,7 +192,7 @@ export class Table<T extends TableRowType = TableRowType> {
     checkRowId(rowId);
   }
 
-  /** T2. Returns how many updates there are. */
+  /** Table.T2. Returns how many updates there are. */
   #incAll(to: Pick<TableRows, "incAll">, rowId: number, batch: AnyBatch<T>, kind: typeof UpdateBatch | typeof DenseUpdateBatch): number {
     this.#checkCall(rowId);
     const { Array: View } = ROW_ELEMENTS[this.rowType.element];

@@ -235,7 +235,7 @@ export class TensorWorker {
     return hetuLoads(this.#session.takeLoads());
   }
 
-  /** F1, F2 */
+  /** TensorWorker.F1, TensorWorker.F2 */
   #begin(name: TensorName, call: (tensor: NamedTensor) => Promise<unknown>): Promise<void> {
     try {
       const tensor = this.#find(name);

@@ -1,5 +1,5 @@
 // Goal: workers leave an epoch together, whoever has heard that it is over when one of them dies, and nobody waits for
-// one that has left it (E1, E2).
+// one that has left it (EpochEnd.E1, EpochEnd.E2).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -29,7 +29,7 @@ test("a rendezvous that is held ends the epoch, also where the group is broken b
   assert.equal(await leaveEpoch({ rendezvous: rendezvousFrom(1), isBroken: () => true, regroup: never }), true);
 });
 
-test("those in the rendezvous regroup with the one that lost the word, and agree once more (E1)", async () => {
+test("those in the rendezvous regroup with the one that lost the word, and agree once more (EpochEnd.E1)", async () => {
   const rendezvous = rendezvousFrom(Infinity);
   let isRegrouped = false;
   const regroup = async (): Promise<void> => {
@@ -40,12 +40,12 @@ test("those in the rendezvous regroup with the one that lost the word, and agree
   assert.ok(isRegrouped);
 });
 
-test("nobody waits in a regrouping for those who have left, because the rendezvous was held (E2)", async () => {
+test("nobody waits in a regrouping for those who have left, because the rendezvous was held (EpochEnd.E2)", async () => {
   const rendezvous = rendezvousFrom(5);
   assert.equal(await leaveEpoch({ rendezvous, isBroken: () => true, regroup: untilAborted }), true);
 });
 
-test("who regroups with one that is in the next epoch leaves this one (E2)", async () => {
+test("who regroups with one that is in the next epoch leaves this one (EpochEnd.E2)", async () => {
   let isRegrouped = false;
   const isHeld = async (): Promise<boolean> => {
     const wasRegrouped = isRegrouped;

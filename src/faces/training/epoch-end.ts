@@ -46,11 +46,11 @@ export async function leaveEpoch({ rendezvous, isBroken, regroup }: EpochEnd): P
     while (isRegrouping) {
       if (!(await rendezvous.isHeld(LOOK_MS))) continue;
       stop.abort();
-      await regrouped.catch(() => {}); // the next epoch begins with it (E2)
+      await regrouped.catch(() => {}); // the next epoch begins with it (EpochEnd.E2)
       return true;
     }
     await regrouped;
-    return await rendezvous.isHeld(LOOK_MS); // a look that begins after the regrouping (E2)
+    return await rendezvous.isHeld(LOOK_MS); // a look that begins after the regrouping (EpochEnd.E2)
   }
   return true;
 }

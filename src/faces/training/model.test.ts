@@ -1,5 +1,5 @@
 // Goal: a model trained alone learns, tells its callbacks what happens, keeps and takes up what it learned bit for bit,
-// and says clearly what is wrong: with its options, and with a loss that is no number any more (Model.M1, M2;
+// and says clearly what is wrong: with its options, and with a loss that is no number any more (Model.M1, Model.M2;
 // StepRunner.S2).
 
 import assert from "node:assert/strict";

@@ -130,7 +130,7 @@ export class Model {
     const { batchSize, session, callbacks = [], overlap: overlaps = false, devices: wanted = 1 } = options;
     const { name = "training", shuffleSeed: seed = 1, firstEpoch = 0, firstStep = 0 } = options;
     checkEpochs(epochCount, firstEpoch);
-    checkDataset(dataset, this.network, this.#options.loss); // M1
+    checkDataset(dataset, this.network, this.#options.loss); // Model.M1
     const { staleness, updates } = engineConsistency(options.consistency ?? "bsp");
     const inRounds = session !== undefined && updates === "sync";
     const cut = cutBatch({ batchSize, workerCount: session?.workerCount ?? 1, inRounds }, this.network);
@@ -263,7 +263,7 @@ export class Model {
     return { labels, ids: idsPerSample === 0 ? undefined : { ids, sampleCount, idsPerSample } };
   }
 
-  /** M2 */
+  /** Model.M2 */
   async #alone<T>(run: () => Promise<T>): Promise<T> {
     if (this.#isBusy) throw badArgument("a model runs one operation at a time, and this one is busy");
     this.#isBusy = true;

@@ -76,7 +76,7 @@ export class RowApplier {
     return this.#updater.admit(gradients, floatCount) !== undefined;
   }
 
-  /** One step with the gradients of all members, by position. Throws BAD_REQUEST, ARENA_FULL (P2). */
+  /** One step with the gradients of all members, by position. Throws BAD_REQUEST, ARENA_FULL (RowApplier.P2). */
   apply(served: ServedRows, pushed: readonly Gradients[], tiers: RowTiers): void {
     const { arena } = this.#tools;
     const { width } = this.#raw.spec;

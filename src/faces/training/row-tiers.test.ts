@@ -117,7 +117,7 @@ async function failing(promise: Promise<unknown>): Promise<boolean> {
   );
 }
 
-test("rows of the step in hand stay while others come (M2), and go when it is over", async () => {
+test("rows of the step in hand stay while others come (RowTiers.M2), and go when it is over", async () => {
   const stage = new Stage(3, 0);
   const list = await stage.admit([1n, 2n, 3n]);
   assert.equal(await stage.tiers.settle(list, 3), 0);

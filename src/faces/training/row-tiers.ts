@@ -94,11 +94,11 @@ export class RowTiers {
   }
 
   /**
-   * Moves the rows of these keys here, each named once, while the current step goes on (M2). The keys must not change
-   * until it has ended. Rejects as M5 says.
+   * Moves the rows of these keys here, each named once, while the current step goes on (RowTiers.M2). The keys must not change
+   * until it has ended. Rejects as RowTiers.M5 says.
    */
   async admit(keys: number, keyCount: number): Promise<void> {
-    await this.#leaving.settled(); // M1
+    await this.#leaving.settled(); // RowTiers.M1
     this.#pool.begin();
     this.#device.begin();
     const slots = this.#usePool(keys, keyCount);
@@ -124,7 +124,7 @@ export class RowTiers {
 
   /**
    * The step before is over, and that of these keys, which were admitted last, is the current one. Resolves with how
-   * many of its rows are not on the device, because the step alone fills it. Rejects as M5 says.
+   * many of its rows are not on the device, because the step alone fills it. Rejects as RowTiers.M5 says.
    */
   async settle(keys: number, keyCount: number): Promise<number> {
     this.#inHand = this.#pool.stamp;
@@ -202,7 +202,7 @@ export class RowTiers {
     );
   }
 
-  /** Resolves when the servers have every row (M3). Rejects if not; rows that they lack stay dirty, or leaving. */
+  /** Resolves when the servers have every row (RowTiers.M3). Rejects if not; rows that they lack stay dirty, or leaving. */
   async flush(): Promise<void> {
     await this.#leaving.settled();
     await this.writeLoose();
@@ -259,7 +259,7 @@ export class RowTiers {
     return shown !== NO_SLOT;
   }
 
-  /** Brings a row of the pool to the device. False if all rows there are needed (M2). */
+  /** Brings a row of the pool to the device. False if all rows there are needed (RowTiers.M2). */
   #show(slot: number): boolean {
     let shown = this.#device.takeFree();
     if (shown === NO_SLOT) {
@@ -356,7 +356,7 @@ export class RowTiers {
     return this.#show(slot);
   }
 
-  /** M4 */
+  /** RowTiers.M4 */
   #mirror(slot: number, shown: number): void {
     if (shown !== NO_SLOT) this.#tools.kernels.copy(this.#device.addressOf(shown), this.#pool.addressOf(slot), this.#valueBytes);
   }
@@ -368,7 +368,7 @@ export class RowTiers {
 
   #looseAt(key: number): LooseRow {
     const loose = this.#loose.get(this.#keyAt(key));
-    assert(loose !== undefined, `M1: the row of ${this.#keyAt(key)} was not admitted`);
+    assert(loose !== undefined, `RowTiers.M1: the row of ${this.#keyAt(key)} was not admitted`);
     return loose;
   }
 
@@ -378,7 +378,7 @@ export class RowTiers {
     this.#loose.delete(key);
   }
 
-  /** Writes dirty rows to the servers, some at a time (M3). */
+  /** Writes dirty rows to the servers, some at a time (RowTiers.M3). */
   async #write(rows: readonly DirtyRow[]): Promise<void> {
     const countMax = Math.max(1, Math.floor(FLUSH_BYTES / this.#rowBytes));
     for (let from = 0; from < rows.length; from += countMax) {

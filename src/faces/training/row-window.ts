@@ -34,7 +34,7 @@ export class RowWindow {
   }
 
   /**
-   * Assigns slots to the rows of a batch (W1). `position` is this worker's; the rows of other owners are in `incoming`.
+   * Assigns slots to the rows of a batch (RowWindow.W1). `position` is this worker's; the rows of other owners are in `incoming`.
    * Throws BAD_REQUEST, ARENA_FULL.
    */
   assign(

@@ -87,7 +87,7 @@ export class ServerRows implements RowSource {
     this.#pushes.add(push);
     if (this.#isNextKnown) {
       this.#isNextKnown = false;
-      this.#early = this.#pull(this.#next, 1, wait); // S1
+      this.#early = this.#pull(this.#next, 1, wait); // ServerRows.S1
       this.#early.catch(() => {}); // `acquire` reports it
     }
     await push.finally(() => this.#pushes.delete(push));

@@ -1,5 +1,5 @@
 // Goal: a step of values that workers have in common is applied whole or not at all, when a member dies between two of
-// its sums (S4).
+// its sums (StepRunner.S4).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

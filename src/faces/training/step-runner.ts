@@ -68,7 +68,7 @@ export class StepRunner {
   }
 
   /**
-   * Computes a unit whose values and labels are in place. Returns the mean loss of its samples. Throws NOT_FINITE (S2).
+   * Computes a unit whose values and labels are in place. Returns the mean loss of its samples. Throws NOT_FINITE (StepRunner.S2).
    */
   async run(input: StepInput): Promise<number> {
     const { devices } = this.#options;
@@ -113,7 +113,7 @@ export class StepRunner {
     return value;
   }
 
-  /** S2 */
+  /** StepRunner.S2 */
   #checkLoss(value: number, where: string): void {
     if (!Number.isFinite(value)) throw this.notFinite(`the loss is ${value}`, where);
   }
@@ -135,7 +135,7 @@ export class StepRunner {
     await this.#reduce();
   }
 
-  /** Resolves when all gradients are acknowledged (S3). */
+  /** Resolves when all gradients are acknowledged (StepRunner.S3). */
   async acknowledge(): Promise<void> {
     if (!this.#hasGiven) return;
     const { meter, open } = this.#options;
@@ -148,7 +148,7 @@ export class StepRunner {
     this.#hasGiven = false;
   }
 
-  /** Forgets pushes without acknowledgement: their unit is computed again. Resolves when none reads gradients (S3). */
+  /** Forgets pushes without acknowledgement: their unit is computed again. Resolves when none reads gradients (StepRunner.S3). */
   async drop(): Promise<void> {
     const pushes = this.#pushes;
     this.#pushes = [];
@@ -247,7 +247,7 @@ export class StepRunner {
     await this.#reduce();
   }
 
-  /** S4 */
+  /** StepRunner.S4 */
   async #reduce(): Promise<void> {
     const { meter } = this.#options;
     const reduced = this.#routes.filter(({ isReduced }) => isReduced === true);

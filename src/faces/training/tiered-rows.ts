@@ -64,7 +64,7 @@ export class TieredRows implements RowSource {
   /** A batch whose request has been sent to the owners, or is being sent. */
   #next: RowRequest | undefined;
   #acquired: Acquired | undefined;
-  /** Ends when all changes of rows so far have (C1). */
+  /** Ends when all changes of rows so far have (TieredRows.C1). */
   #last: Promise<unknown> = Promise.resolve();
   /** Ends when everything pushed so far was applied or has failed. */
   #applying: Promise<unknown> = Promise.resolve();
@@ -223,14 +223,14 @@ export class TieredRows implements RowSource {
     this.#window.close();
   }
 
-  /** C1. It goes on if its caller stops waiting. */
+  /** TieredRows.C1. It goes on if its caller stops waiting. */
   async #inOrder<T>(run: () => Promise<T>): Promise<T> {
     const turn = this.#last.then(run);
     this.#last = turn.catch(() => {}); // its caller gets the failure
     return await turn;
   }
 
-  /** Sends this worker's request to the owners, at once (C2); `ids` left out: it does not know its next batch yet. */
+  /** Sends this worker's request to the owners, at once (TieredRows.C2); `ids` left out: it does not know its next batch yet. */
   #request(ids: ArrayLike<number> | undefined, isHint = false): RowRequest {
     return new RowRequest({ members: this.#members, planner: this.#planner, ids, rowCountMax: this.#rowCountMax, isHint });
   }
@@ -281,7 +281,7 @@ export class TieredRows implements RowSource {
     return slots;
   }
 
-  /** The rows that each member requested, or why none gets any (C2). Throws only if this worker is alone. */
+  /** The rows that each member requested, or why none gets any (TieredRows.C2). Throws only if this worker is alone. */
   async #rowMessages(next: RowRequest, requests: readonly messages.KeyRequest[], isRight: boolean): Promise<Uint8Array[]> {
     const { ranks, position: own } = this.#members;
     if (!isRight && next.failure === undefined) return ranks.map(() => messages.requestAgainMessage());
@@ -336,7 +336,7 @@ export class TieredRows implements RowSource {
     }
   }
 
-  /** Sends gradients to their owners, at once (C2); resolves with what all members sent for this worker's rows. */
+  /** Sends gradients to their owners, at once (TieredRows.C2); resolves with what all members sent for this worker's rows. */
   async #gather(requested: BatchRows, outgoing: OutgoingGradients): Promise<readonly messages.Gradients[]> {
     if (this.#members.isAlone) return [ownGradients(outgoing)];
     this.#next ??= this.#request(undefined); // those that prefetched have requested before they push
@@ -358,7 +358,7 @@ export class TieredRows implements RowSource {
     this.#applier.configure(await this.#raw.sync(this.#applier.step));
   }
 
-  /** C3 */
+  /** TieredRows.C3 */
   #noteDirect(rowCount: number): void {
     const { vocabCacheSize } = this.#options;
     if (this.#counts.directBatches++ > 0) return;

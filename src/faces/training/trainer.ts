@@ -43,7 +43,7 @@ export type TrainerOptions = {
   readonly callbacks: readonly TrainingCallback[];
   readonly view: TrainingView;
   readonly wait: WaitOptions;
-  /** Fires when this worker is to leave (T5). */
+  /** Fires when this worker is to leave (Trainer.T5). */
   readonly leaving?: AbortSignal | undefined;
 };
 
@@ -112,7 +112,7 @@ export class Trainer {
     return { epochCount, stepCount, sampleCount, seconds, waitShare, loss, repeatedCount, retryCount: open.retryCount, hasLeft };
   }
 
-  /** T4 */
+  /** Trainer.T4 */
   async #epoch(epoch: number, progress: Progress): Promise<EpochOutcome> {
     const { runner, open, align, leaving } = this.#options;
     const feed = await this.#options.openFeed(epoch);
@@ -134,7 +134,7 @@ export class Trainer {
         if (feed.hasRetired) await open.flush();
       }
       const { repeatedCount, hasRetired: hasLeft } = feed;
-      if (!hasLeft) await runner.refresh(); // T2
+      if (!hasLeft) await runner.refresh(); // Trainer.T2
       return { repeatedCount, isMissed, hasLeft };
     } finally {
       leaving?.removeEventListener("abort", retire);
@@ -164,7 +164,7 @@ export class Trainer {
     const { overlaps, open, runner } = this.#options;
     let unit: Unit | "idle" | "over" = await this.#nextUnit();
     for (let isBegun = false; ; isBegun = false) {
-      if (unit === "over" && this.#feed?.hasRetired === true) return; // T5
+      if (unit === "over" && this.#feed?.hasRetired === true) return; // Trainer.T5
       try {
         const next: Unit | undefined = overlaps && typeof unit !== "string" ? await this.#lookAhead() : undefined;
         const round: number | undefined = typeof unit === "string" ? undefined : (unit.clock ?? 0);
@@ -191,7 +191,7 @@ export class Trainer {
     }
   }
 
-  /** T3. False: not every worker knows that the epoch is over, and they agree once more. */
+  /** Trainer.T3. False: not every worker knows that the epoch is over, and they agree once more. */
   async #leaveTogether(epoch: number, group: TrainingGroup): Promise<boolean> {
     const { open, rendezvousOf } = this.#options;
     await open.flush();
@@ -258,7 +258,7 @@ export class Trainer {
     return await feed.next(this.#options.wait);
   }
 
-  /** T1 */
+  /** Trainer.T1 */
   async #acknowledge(): Promise<void> {
     await this.#options.runner.acknowledge();
     const unit = this.#unacknowledged;

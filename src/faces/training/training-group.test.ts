@@ -1,4 +1,4 @@
-// Goal: workers that come together go on from the one that is furthest: its values, its epoch, its clock (W2, W4). No
+// Goal: workers that come together go on from the one that is furthest: its values, its epoch, its clock (TrainingGroup.W2, TrainingGroup.W4). No
 // step that somebody has ended is lost.
 
 import assert from "node:assert/strict";
@@ -116,7 +116,7 @@ test("members that reduce different numbers of parameters are told so", async ()
   }
 });
 
-test("a step has the samples of the earliest round that somebody has a share of; the others take part without theirs (W5)", async () => {
+test("a step has the samples of the earliest round that somebody has a share of; the others take part without theirs (TrainingGroup.W5)", async () => {
   const shared = new MemoryCollectives([0, 1, 2]);
   const members = [0, 1, 2].map((rank) => new Member(shared, rank, { step: 0, value: 1, clocks: 7 }));
   const agree = async (...rounds: readonly (number | undefined)[]): Promise<readonly string[]> => {

@@ -32,7 +32,7 @@ export type StepOffer = {
 export type StepAgreement = {
   /** At least one has a unit: all make a step. */
   readonly isStep: boolean;
-  /** This worker's unit is of that step; if not, its round comes later (W5). */
+  /** This worker's unit is of that step; if not, its round comes later (TrainingGroup.W5). */
   readonly isDue: boolean;
   /** None has a unit left. */
   readonly isOver: boolean;
@@ -87,7 +87,7 @@ export class TrainingGroup {
     return this.isBroken && !isOwn;
   }
 
-  /** W1, W5. Also detects a worker that waits to join. */
+  /** TrainingGroup.W1, TrainingGroup.W5. Also detects a worker that waits to join. */
   async agree({ round = Infinity, isOver, hasNext }: StepOffer): Promise<StepAgreement & { readonly mustRegroup: boolean }> {
     const isAwaited = this.collective.newcomers.length > 0;
     const own = new Uint8Array(Float64Array.of(round, Number(isOver), Number(hasNext), Number(isAwaited)).buffer);
@@ -128,7 +128,7 @@ export class TrainingGroup {
     return epoch;
   }
 
-  /** Exchanges the standings of all members (W4). Before `join`, in every generation. */
+  /** Exchanges the standings of all members (TrainingGroup.W4). Before `join`, in every generation. */
   async compare(routes: readonly ReducedRoute[], session: Clocked): Promise<void> {
     const { members } = this.collective;
     const steps = routes.map(({ updater }) => updater.step);
@@ -145,7 +145,7 @@ export class TrainingGroup {
     while (session.clocks < clocks) session.clock();
   }
 
-  /** W2 */
+  /** TrainingGroup.W2 */
   async join(routes: readonly ReducedRoute[]): Promise<void> {
     assert(this.#leader !== undefined, "members compare before they join");
     const { rank: from, steps } = this.#leader;

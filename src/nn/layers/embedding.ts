@@ -23,7 +23,7 @@ export type EmbeddingOptions = {
   readonly sampleCountMax: number;
   /** "sum" makes samples of [width], "concat" of [idsPerSample · width]. */
   readonly combine: "sum" | "concat";
-  /** How an id without a row is treated (E2); "refuse" by default. */
+  /** How an id without a row is treated (Embedding.E2); "refuse" by default. */
   readonly outOfRange?: "refuse" | "zero";
   readonly initializer?: InitializerSpec;
 };

@@ -1,5 +1,5 @@
 // Goal: on slots of a span the layer computes what an embedding with a table of its own computes, bit for bit, and its
-// gradients have a row for each slot of the batch and no others (S1, S2).
+// gradients have a row for each slot of the batch and no others (SlotEmbedding.S1, SlotEmbedding.S2).
 //
 // Goal: every member of an ascending list is found at its place, whatever lies behind the part that counts.
 

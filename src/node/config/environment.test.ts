@@ -205,12 +205,12 @@ const LINKS: Environment = {
   MS_SCHED_SERVICE_HOST: "192.0.2.14",
 };
 
-test("takes no service link of Kubernetes for a key, whatever the service is called (S1)", () => {
+test("takes no service link of Kubernetes for a key, whatever the service is called (ConfigSource.S1)", () => {
   const { port, schedulerPort, managePort } = dmlc(LINKS);
   assert.deepEqual([port, schedulerPort, managePort], [0, 9000, 0]);
 });
 
-test("reads a key that has the name of a service link when its value is none (S2)", () => {
+test("reads a key that has the name of a service link when its value is none (ConfigSource.S2)", () => {
   assert.equal(dmlc({ ...LINKS, WEIGHBRIDGE_PORT: "9001" }).port, 9001);
   assert.match(refusal({ ...DMLC, WEIGHBRIDGE_PORT: "http://192.0.2.9" }), /WEIGHBRIDGE_PORT \(environment\): expected a whole number/);
 });

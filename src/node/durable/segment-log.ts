@@ -11,7 +11,7 @@
 // used, which costs as much as to write it. So what was a segment is used again, as many of them as a log has between
 // two of its checkpoints, and where there is none, one is filled while the one before it is written.
 //
-// Invariants (with DurableLog.D1 and D2):
+// Invariants (with DurableLog.D1 and DurableLog.D2):
 //   SegmentLog.W1. One batch is written at a time, and synced before the next one: only the last one can be unfinished.
 //   SegmentLog.W2. A segment has its head, on the disk, before it has its name, and its name before its first batch.
 //   SegmentLog.W3. While the disk is full nothing is acknowledged, and the batch is tried again; every other failure

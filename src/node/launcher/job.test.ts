@@ -35,7 +35,7 @@ test("is done when all have ended well", async () => {
   assert.ok(processes.every(({ isRunning }) => !isRunning));
 });
 
-test("fails with the first that fails, and ends the others (J1, J2)", async () => {
+test("fails with the first that fails, and ends the others (Job.J1, Job.J2)", async () => {
   const told: string[] = [];
   const plans = [processPlan("a", WAIT), processPlan("b", "console.error('no luck'); process.exit(7)")];
   const { job, processes } = start(plans, { onFailure: (culprit) => void told.push(endText(culprit)) });
@@ -45,7 +45,7 @@ test("fails with the first that fails, and ends the others (J1, J2)", async () =
   assert.ok(processes.every(({ isRunning }) => !isRunning));
 });
 
-test("the scheduler is ended last, when all others have ended (J5)", async () => {
+test("the scheduler is ended last, when all others have ended (Job.J5)", async () => {
   const order: string[] = [];
   const slow = `process.on("SIGTERM", () => setTimeout(() => process.exit(0), 100)); ${WAIT}`;
   const scheduler: ProcessPlan = { ...processPlan("s", WAIT), role: "scheduler" };
@@ -115,7 +115,7 @@ test("goes on without a process that can be done without, as long as that is so"
   assert.deepEqual(asked, [["a", "b"], ["a", "b"], ["b"]]);
 });
 
-test("goes on without a process whose servers another one has, once the cluster was complete (J6)", async () => {
+test("goes on without a process whose servers another one has, once the cluster was complete (Job.J6)", async () => {
   const tells = "require('node:fs').writeSync(3, 'complete:\\n'); console.log('up'); setInterval(() => {}, 1000)";
   const scheduler: ProcessPlan = { ...processPlan("s", `process.on("SIGUSR2", () => process.exit(0)); ${tells}`), role: "scheduler" };
   const copy = (name: string): ProcessPlan => ({ ...processPlan(name, `process.on("SIGTERM", () => {}); ${WAIT}`), role: "server" });
@@ -163,7 +163,7 @@ function frozenWorkerJob(options: Partial<JobOptions> = {}) {
   return { ...started, given };
 }
 
-test("a process that was declared dead is ended when all others have ended well, and the job is done (J4)", async () => {
+test("a process that was declared dead is ended when all others have ended well, and the job is done (Job.J4)", async () => {
   const { job, up, processes, given } = frozenWorkerJob();
   await up;
   processes[1]?.signal("SIGSTOP");
@@ -187,7 +187,7 @@ test("a process that runs on and was not declared dead is waited for", async () 
   assert.equal((await job.outcome).kind, "failed");
 });
 
-test("a process that was declared dead is ended when all others wait for it alone, and they are told that it is gone (J4)", async () => {
+test("a process that was declared dead is ended when all others wait for it alone, and they are told that it is gone (Job.J4)", async () => {
   const waits = `
     const pipe = new (require("node:net").Socket)({ fd: 3 });
     pipe.on("data", (line) => process.exit(String(line) === "gone:\\n" ? 0 : 9));
@@ -240,7 +240,7 @@ function reporting(lines: readonly string[], everyMs = 50): ProcessPlan {
   return { ...processPlan("scheduler", code), role: "scheduler" };
 }
 
-test("a server that the scheduler wants and that has no process is started, once; its failure before it has parts is none of the job's (J8)", async () => {
+test("a server that the scheduler wants and that has no process is started, once; its failure before it has parts is none of the job's (Job.J8)", async () => {
   const told: string[] = [];
   const serversOf = (rank: number): ProcessPlan[] => [
     { ...processPlan(`server ${rank}`, "process.exit(3)"), role: "server", ranks: [rank] },
@@ -255,7 +255,7 @@ test("a server that the scheduler wants and that has no process is started, once
   assert.deepEqual(told, ["server 1 is started", "server 1 ended with exit code 3"]);
 });
 
-test("the scheduler hears of a server that it wants when the last of its processes has ended (J8)", async () => {
+test("the scheduler hears of a server that it wants when the last of its processes has ended (Job.J8)", async () => {
   const listens = `const fs = require("node:fs"); const pipe = new (require("node:net").Socket)({ fd: 3 });
     pipe.on("data", (line) => process.exit(String(line) === "lost:1\\n" ? 0 : 9));
     fs.writeSync(3, "complete:\\nservers:0,1/0\\n"); console.log("up");`;
@@ -265,7 +265,7 @@ test("the scheduler hears of a server that it wants when the last of its process
   assert.deepEqual(await start([scheduler], { serversOf }).job.outcome, { kind: "done" });
 });
 
-test("a server that was added and has parts is one of the job: its failure ends it (J8)", async () => {
+test("a server that was added and has parts is one of the job: its failure ends it (Job.J8)", async () => {
   const serversOf = (rank: number): ProcessPlan[] => [
     { ...processPlan(`server ${rank}`, "process.exit(3)"), role: "server", ranks: [rank] },
   ];
@@ -275,7 +275,7 @@ test("a server that was added and has parts is one of the job: its failure ends 
   assert.equal(outcome.culprit.plan.name, "server 1");
 });
 
-test("of a rank that two processes hold both are started; one that fails is a copy that is lost, and the job goes on (J6, J8)", async () => {
+test("of a rank that two processes hold both are started; one that fails is a copy that is lost, and the job goes on (Job.J6, Job.J8)", async () => {
   const told: string[] = [];
   const copy = (code: string): ProcessPlan => ({ ...processPlan("server 1", code), role: "server", ranks: [1] });
   const { job } = start([reporting(["complete:", "servers:0,1/0", "servers:0,1/0,1", "servers:0,1/0,1"], 300)], {
@@ -287,7 +287,7 @@ test("of a rank that two processes hold both are started; one that fails is a co
   assert.deepEqual(told, ["server 1 is started", "server 1 is started", "server 1 ended with exit code 3"]);
 });
 
-test("a worker that the scheduler wants and that does not run is started, once (J9)", async () => {
+test("a worker that the scheduler wants and that does not run is started, once (Job.J9)", async () => {
   const told: string[] = [];
   const workerOf = (rank: number): ProcessPlan => ({
     ...processPlan(`worker ${rank}`, "setTimeout(() => {}, 1000)"),
@@ -301,7 +301,7 @@ test("a worker that the scheduler wants and that does not run is started, once (
   assert.deepEqual(told, ["worker 0 is started", "worker 1 is started"]);
 });
 
-test("the end of a worker that is to leave is no failure, and it is not started again (J9)", async () => {
+test("the end of a worker that is to leave is no failure, and it is not started again (Job.J9)", async () => {
   const lost: string[] = [];
   const workerOf = (rank: number): ProcessPlan => ({
     ...processPlan(`worker ${rank}`, "setTimeout(() => process.exit(3), 1000)"),
@@ -314,7 +314,7 @@ test("the end of a worker that is to leave is no failure, and it is not started 
   assert.deepEqual(lost, ["worker 1 ended with exit code 3"]);
 });
 
-test("a server that was started for a change is ended with the job, when the scheduler has ended well before it came (J6, J8)", async () => {
+test("a server that was started for a change is ended with the job, when the scheduler has ended well before it came (Job.J6, Job.J8)", async () => {
   const serversOf = (rank: number): ProcessPlan[] => [{ ...processPlan(`server ${rank}`, WAIT), role: "server", ranks: [rank] }];
   const ended: string[] = [];
   const { job } = start([reporting(["complete:", "servers:0,1/0"]), { ...processPlan("server 0", ""), role: "server" }], {
@@ -325,7 +325,7 @@ test("a server that was started for a change is ended with the job, when the sch
   assert.deepEqual(ended, ["server 1"]);
 });
 
-test("a process that was started again is not the one that the scheduler has declared dead (J4, J7)", async () => {
+test("a process that was started again is not the one that the scheduler has declared dead (Job.J4, Job.J7)", async () => {
   const mark = JSON.stringify(join(temporaryDirectory("job"), "again"));
   const waits = `const fs = require("node:fs"); fs.writeSync(3, "complete:\\n");
     const look = () => fs.existsSync(${mark}) ? fs.writeSync(3, "only-dead:worker 0\\n") && setTimeout(() => process.exit(0), 300) : setTimeout(look, 10);
@@ -357,7 +357,7 @@ function fallingScheduler(end: string): ProcessPlan {
   return { ...processPlan("scheduler", code), role: "scheduler" };
 }
 
-test("a scheduler that is killed is started again, and what it said of dead nodes is forgotten (J4, J7)", async () => {
+test("a scheduler that is killed is started again, and what it said of dead nodes is forgotten (Job.J4, Job.J7)", async () => {
   const told: string[] = [];
   const worker: ProcessPlan = processPlan("worker 0", "setTimeout(() => process.exit(0), 800)");
   const { job } = start([fallingScheduler("process.kill(process.pid, 'SIGKILL')"), worker], {
@@ -369,7 +369,7 @@ test("a scheduler that is killed is started again, and what it said of dead node
   assert.deepEqual(told, ["scheduler was ended by SIGKILL"]);
 });
 
-test("a worker that fails while the scheduler is being started again is started again, too (J7)", async () => {
+test("a worker that fails while the scheduler is being started again is started again, too (Job.J7)", async () => {
   const told: string[] = [];
   const [mark, fallen] = ["again", "fallen"].map((name) => JSON.stringify(join(temporaryDirectory("job"), name)));
   // it fails once the scheduler has fallen, however long either takes to start
@@ -382,20 +382,20 @@ test("a worker that fails while the scheduler is being started again is started 
   assert.deepEqual(told.sort(), ["scheduler", "worker 0"]);
 });
 
-test("a scheduler that ends the job with one of our errors has told everybody, and is not started again (J7)", async () => {
+test("a scheduler that ends the job with one of our errors has told everybody, and is not started again (Job.J7)", async () => {
   const scheduler = fallingScheduler("console.error('weighbridge: NODE_DEAD: worker 1 died'); process.exit(1)");
   const outcome = await start([scheduler, processPlan("worker 0", WAIT)], { restart: RESTART }).job.outcome;
   assert.ok(outcome.kind === "failed");
   assert.equal(endText(outcome.culprit), "scheduler ended with exit code 1: weighbridge: NODE_DEAD: worker 1 died");
 });
 
-test("a scheduler is not started again where only servers and workers are to be (J7)", async () => {
+test("a scheduler is not started again where only servers and workers are to be (Job.J7)", async () => {
   const restart = { ...RESTART, roles: ["server", "worker"] as const };
   const outcome = await start([fallingScheduler("process.kill(process.pid, 'SIGKILL')")], { restart }).job.outcome;
   assert.ok(outcome.kind === "failed" && outcome.culprit.plan.name === "scheduler");
 });
 
-test("a copy that is to be started again when the job has ended well without it is not missed, and nobody waits (J6, J7)", async () => {
+test("a copy that is to be started again when the job has ended well without it is not missed, and nobody waits (Job.J6, Job.J7)", async () => {
   const scheduler: ProcessPlan = {
     ...processPlan("scheduler", "require('node:fs').writeSync(3, 'complete:\\n'); setTimeout(() => process.exit(0), 400)"),
     role: "scheduler",

@@ -1,7 +1,7 @@
 // job — runs the processes of a job on one machine. The job ends when all of them have ended, when one fails, or when
 // it is interrupted.
 //
-//   running ── all ended well ──────────────► done          a process that was declared dead is ended then, too (J4)
+//   running ── all ended well ──────────────► done          a process that was declared dead is ended then, too (Job.J4)
 //      ├── one failed: SIGTERM to the others ──┬──► failed      SIGKILL after GRACE_MS
 //      ├── interrupt(signal): forwarded ───────┼──► interrupted
 //      └── loseOutput(error): SIGTERM to all ──┴──► unseen
@@ -13,11 +13,11 @@
 //   Job.J3. Only processes that this job started are signalled, and only while they run.
 //   Job.J4. A process that was declared dead is ended when all others have ended well or wait for it alone, and not
 //       before: it may be stopped at a breakpoint. Its end is no failure, and the scheduler is notified that it is
-//       gone. One that was started again (J7) is not the one that died: it has COMEBACK_MS to join.
+//       gone. One that was started again (Job.J7) is not the one that died: it has COMEBACK_MS to join.
 //   Job.J5. When a job is ended, the scheduler is ended last: the others would report that it is unreachable.
 //   Job.J6. Once the cluster was complete, the end of a process is no failure while another one has the same ranks: a
 //       copy of the same servers. Copies that outlive the scheduler's good end, since they are stopped, are ended, and
-//       so are servers without parts (J8).
+//       so are servers without parts (Job.J8).
 //   Job.J7. Where that is asked for, a process that fails in a complete cluster is started again with its rank: a
 //       bounded number of times in a row, each after a longer pause. Then its failure counts. A scheduler that gives
 //       one of our errors has ended the job, and told everybody: it is not started again. Others are started again only
@@ -66,13 +66,13 @@ const NOBODY: DeadReport = { names: [], isRestDone: false };
 
 export type JobOptions = {
   readonly processes: readonly ProcessPlan[];
-  /** The processes of a server that the job gets while it runs (J8). Left out, or empty: none is started. */
+  /** The processes of a server that the job gets while it runs (Job.J8). Left out, or empty: none is started. */
   readonly serversOf?: ((rank: number) => readonly ProcessPlan[]) | undefined;
-  /** The process of a worker (J9). */
+  /** The process of a worker (Job.J9). */
   readonly workerOf?: ((rank: number) => ProcessPlan | undefined) | undefined;
-  /** Called for a process that is started while the job runs (J8, J9). */
+  /** Called for a process that is started while the job runs (Job.J8, Job.J9). */
   readonly onAdded?: (plan: ProcessPlan) => void;
-  /** Called for a server that failed without having had parts (J8), and a worker that was to leave (J9). */
+  /** Called for a server that failed without having had parts (Job.J8), and a worker that was to leave (Job.J9). */
   readonly onServerLost?: (end: ProcessEnd) => void;
   /** Attaches the output of each process as it starts; nobody else reads it. */
   readonly attach: (process: NodeProcess) => void;
@@ -82,11 +82,11 @@ export type JobOptions = {
   readonly isDispensable?: (end: ProcessEnd, running: readonly ProcessPlan[]) => boolean;
   /** The reason to send to the others when one failed; `endText` by default. */
   readonly reasonFor?: (culprit: ProcessEnd) => string;
-  /** Called for a process that failed, and whose servers another process has too (J6). */
+  /** Called for a process that failed, and whose servers another process has too (Job.J6). */
   readonly onCopyLost?: (end: ProcessEnd) => void;
   /** Called for a process that was declared dead, before it is ended. */
   readonly onDeadProcess?: (plan: ProcessPlan) => void;
-  /** Brings processes back that failed (J7). Left out, a failure ends the job. */
+  /** Brings processes back that failed (Job.J7). Left out, a failure ends the job. */
   readonly restart?: RestartRules | undefined;
   /** Called for a process that failed and will be started again after this long. */
   readonly onRestart?: (end: ProcessEnd, delayMs: number) => void;
@@ -108,9 +108,9 @@ export class Job {
   #isComplete = false;
   /** How many plans have not ended. */
   #openCount: number;
-  /** What the scheduler said last (J8). */
+  /** What the scheduler said last (Job.J8). */
   #servers: ServersReport | undefined;
-  /** The ranks of workers that it said last (J9). */
+  /** The ranks of workers that it said last (Job.J9). */
   #workers: readonly number[] | undefined;
   /** The scheduler has ended, and is not started again. */
   #hasSchedulerEnded = false;
@@ -119,11 +119,11 @@ export class Job {
   /** Aborted when the job is being ended, or has ended well. */
   readonly #over = new AbortController();
   #copiesTimer: NodeJS.Timeout | undefined;
-  /** Processes that were ended because their nodes are dead (J4). */
+  /** Processes that were ended because their nodes are dead (Job.J4). */
   readonly #givenUp = new Set<ProcessPlan>();
-  /** Plans whose processes have failed, and are started again after a pause (J7). */
+  /** Plans whose processes have failed, and are started again after a pause (Job.J7). */
   readonly #returning = new Set<ProcessPlan>();
-  /** When processes were started again (J7). */
+  /** When processes were started again (Job.J7). */
   readonly #comebacks = new WeakMap<NodeProcess, number>();
 
   /** Starts them all. */
@@ -146,7 +146,7 @@ export class Job {
     ended.catch(this.#outcome.reject);
   }
 
-  /** J8 */
+  /** Job.J8 */
   #hearOfServers(servers: ServersReport): void {
     this.#servers = servers;
     if (this.#ending !== undefined) return;
@@ -155,7 +155,7 @@ export class Job {
     this.#endUnwanted();
   }
 
-  /** J9 */
+  /** Job.J9 */
   #hearOfWorkers(ranks: readonly number[]): void {
     this.#workers = ranks;
     if (this.#ending !== undefined) return;
@@ -206,7 +206,7 @@ export class Job {
     });
   }
 
-  /** How the process of this plan ended at last, after all restarts (J7). */
+  /** How the process of this plan ended at last, after all restarts (Job.J7). */
   async #lastEnd(index: number): Promise<ProcessEnd> {
     for (let failures = 0; ; ) {
       const startedAtMs = performance.now();
@@ -231,7 +231,7 @@ export class Job {
     }
   }
 
-  /** J7. Before the cluster is complete every process gets the error; without a scheduler none has a place. */
+  /** Job.J7. Before the cluster is complete every process gets the error; without a scheduler none has a place. */
   #mayRestart({ plan, exitCode, reason }: ProcessEnd): boolean {
     const isToReturn = exitCode !== 0 && this.#isComplete && this.#options.restart?.roles.includes(plan.role) === true;
     if (!isToReturn || this.#ending !== undefined) return false;
@@ -267,7 +267,7 @@ export class Job {
   #ended(end: ProcessEnd): void {
     if (this.#ending !== undefined) {
       this.#endScheduler();
-      return; // J2
+      return; // Job.J2
     }
     this.#tellLost(end.plan);
     if (end.exitCode === 0 && end.plan.role === "scheduler") {
@@ -279,7 +279,7 @@ export class Job {
     else this.#judgeFailure(end);
   }
 
-  /** J8. Of a rank that is still to come the scheduler hears that nobody comes for it. */
+  /** Job.J8. Of a rank that is still to come the scheduler hears that nobody comes for it. */
   #tellLost(plan: ProcessPlan): void {
     const [rank = -1] = plan.ranks;
     const isLeft = ({ plan: other, isRunning }: NodeProcess): boolean => isCopy(other, plan) && (isRunning || this.#returning.has(other));
@@ -287,7 +287,7 @@ export class Job {
     for (const process of this.#running) if (process.plan.role === "scheduler") process.send(`${LOST_LINE}${rank}`);
   }
 
-  /** J6 */
+  /** Job.J6 */
   #endCopiesSoon(): void {
     const end = (): void => {
       for (const process of this.#running)
@@ -301,7 +301,7 @@ export class Job {
     return this.#processes.filter((other) => other.plan !== plan && plan.role === "server" && isCopy(other.plan, plan));
   }
 
-  /** J4 */
+  /** Job.J4 */
   #endDeadProcesses(): void {
     const { names, isRestDone } = this.#dead;
     if (this.#ending !== undefined || names.length === 0) return;
@@ -336,7 +336,7 @@ export class Job {
     const running = this.#running;
     const plans = running.map(({ plan }) => plan);
     if (this.#isComplete && this.#copiesOf(end.plan).some(({ isRunning }) => isRunning)) {
-      this.#options.onCopyLost?.(end); // J6
+      this.#options.onCopyLost?.(end); // Job.J6
       return;
     }
     if (this.#isWithoutParts(end.plan) || (end.plan.role === "worker" && this.#isUnwanted(end.plan))) {
@@ -353,7 +353,7 @@ export class Job {
     this.#end({ kind: "failed", culprit: end }, "SIGTERM");
   }
 
-  /** J8 */
+  /** Job.J8 */
   #isWithoutParts({ role, ranks }: ProcessPlan): boolean {
     const { placed = ranks } = this.#servers ?? {};
     return role === "server" && !ranks.some((rank) => placed.includes(rank));
@@ -369,7 +369,7 @@ export class Job {
     this.#killTimer = setTimeout(() => this.#signalAll("SIGKILL"), this.#options.graceMs ?? GRACE_MS);
   }
 
-  /** J5 */
+  /** Job.J5 */
   #endScheduler(): void {
     const running = this.#running;
     if (running.every(({ plan }) => plan.role === "scheduler")) for (const process of running) process.signal(this.#endSignal);
@@ -379,12 +379,12 @@ export class Job {
     return this.#processes.filter(({ isRunning }) => isRunning);
   }
 
-  /** J3 */
+  /** Job.J3 */
   #signalAll(signal: NodeJS.Signals): void {
     for (const process of this.#processes) process.signal(signal);
   }
 
-  /** J1 */
+  /** Job.J1 */
   #finish(): void {
     clearTimeout(this.#killTimer);
     clearTimeout(this.#copiesTimer);

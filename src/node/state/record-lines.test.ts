@@ -15,7 +15,7 @@ test("records are read back in order, as they were written", () => {
   assert.deepEqual(readLines(TEXT, "records"), { records: [START, HIGHEST, HIGHEST], isEnded: false, unfinishedBytes: 0 });
 });
 
-test("a file that is cut in its last line has all the lines before it (RecordLines.L1, L2)", () => {
+test("a file that is cut in its last line has all the lines before it (RecordLines.L1, RecordLines.L2)", () => {
   const before = `${headLine()}${batchLine(1, [START])}`;
   for (let end = before.length + 1; end < TEXT.length; end++) {
     const { records, unfinishedBytes } = readLines(TEXT.slice(0, end), "records");

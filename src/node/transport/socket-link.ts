@@ -287,7 +287,7 @@ export class SocketLink implements Link {
 
 function viewOf(reader: LinkReader): Uint8Array {
   const view = reader.view();
-  if (view.length === 0) throw new AssertionError("a view has room for at least one byte (L2)");
+  if (view.length === 0) throw new AssertionError("a view has room for at least one byte (Link.L2)");
   return view;
 }
 

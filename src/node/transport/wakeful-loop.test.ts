@@ -165,7 +165,7 @@ for (const [lentMs, isAwake] of [
   [SHORT_MS / 2, true],
   [SHORT_MS * 3, false],
 ] as const) {
-  test(`a core that comes back after ${lentMs} ms is ${isAwake ? "not " : ""}wanted by others (WakefulLoop.W3, W4)`, () => {
+  test(`a core that comes back after ${lentMs} ms is ${isAwake ? "not " : ""}wanted by others (WakefulLoop.W3, WakefulLoop.W4)`, () => {
     const thread = new StubThread();
     thread.lentMs = lentMs;
     thread.inputs(1 + START, SOON_MS / 2);
@@ -175,7 +175,7 @@ for (const [lentMs, isAwake] of [
   });
 }
 
-test("who keeps the core twice wants it: the loop sleeps at once, and for a while (WakefulLoop.W3, W4)", () => {
+test("who keeps the core twice wants it: the loop sleeps at once, and for a while (WakefulLoop.W3, WakefulLoop.W4)", () => {
   const thread = new StubThread();
   thread.inputs(1 + START, SOON_MS / 2);
   thread.inputsWaitedFor(10, 2);

@@ -21,7 +21,7 @@
 //   WakefulLoop.W3. While others want our core it is theirs: a loop that does not get it while it is awake sleeps for
 //       REST_MS.
 //   WakefulLoop.W4. Who is ready to run on our core does so after RARELY polls in vain, and after one while others
-//       share it, where the core can be offered. What comes back soon was not wanted in the sense of W3: a node that we
+//       share it, where the core can be offered. What comes back soon was not wanted in the sense of WakefulLoop.W3: a node that we
 //       wait for had it.
 
 import { availableParallelism } from "node:os";

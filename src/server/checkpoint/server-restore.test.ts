@@ -1,5 +1,5 @@
 // Goal: vector clocks are restored where they mean something, so that no update counts twice and none of a new run is
-// taken for an old one (D5).
+// taken for an old one (spec/consistency.md, D5).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -17,7 +17,7 @@ function advance(stage: ParameterStage, rank: number, clock: number, parameter: 
   return stage.call(rank, clockAdvance, { clock, leaves: false, ...report });
 }
 
-test("a report of pushes whose rows lie elsewhere counts nothing for sums, and a change of the consistency begins above it (M2)", async () => {
+test("a report of pushes whose rows lie elsewhere counts nothing for sums, and a change of the consistency begins above it (ConsistencyPhases.M2)", async () => {
   const stage = new ParameterStage();
   const t = stage.create({ kind: "table", width: 1, optimizer: { type: "sgd", learningRate: 1 } });
   await advance(stage, 0, 5, t, 3);

@@ -39,7 +39,7 @@ for (const optimizer of OPTIMIZERS) {
     await push(stage, here, pushed);
     await push(stage, here, pushed);
     const rows = await read(stage, here);
-    assert.equal(stage.parameters.table(here).store.rowCount, 2, "a read makes no row (W1)");
+    assert.equal(stage.parameters.table(here).store.rowCount, 2, "a read makes no row (RawRowFunctions.W1)");
     await stage.call(0, rawRowsWrite, { parameter: there, clock: 0, claim: 0, keys: KEYS, rows });
     for (const table of [here, there]) await push(stage, table, KEYS);
     assert.deepEqual(new Uint32Array((await read(stage, there)).buffer), new Uint32Array((await read(stage, here)).buffer));
@@ -58,7 +58,7 @@ test("what makes no sense is refused and changes nothing", async () => {
   assert.equal(stage.parameters.table(parameter).store.rowCount, 0);
 });
 
-test("rows of an older claim are refused, and so are those of a clock that is over (W2)", async () => {
+test("rows of an older claim are refused, and so are those of a clock that is over (RawRowFunctions.W2)", async () => {
   const stage = new ParameterStage();
   const parameter = stage.create({ kind: "table", width: WIDTH });
   const { claim: first } = await stage.call(0, rawRowsClaim, { parameter, claim: 0, step: 0 });

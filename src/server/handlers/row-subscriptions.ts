@@ -23,7 +23,7 @@ import type { ServerContext } from "../server-context.ts";
 const KEY_BYTES = 8;
 const LOW = 0xffff_ffffn;
 const WORD_BYTES = 4;
-/** So many changes are kept, at least, before those that everybody was sent are looked for (S4). */
+/** So many changes are kept, at least, before those that everybody was sent are looked for (RowSubscriptions.S4). */
 const CHANGES_MIN = 1024;
 /** How long a loop waits for the lowest clock before it looks again whether anybody is there. */
 const WAIT_MS = 600_000;
@@ -46,7 +46,7 @@ class SubscribedTable {
   /** TableContracts.T4 */
   changeCount = 0;
   readCount = 0;
-  /** S4 */
+  /** RowSubscriptions.S4 */
   #pruneAt = CHANGES_MIN;
 
   /** Rows of it were updated. */
@@ -57,7 +57,7 @@ class SubscribedTable {
     if (this.changes.size >= this.#pruneAt) this.#prune();
   }
 
-  /** S4 */
+  /** RowSubscriptions.S4 */
   #prune(): void {
     let sent = Infinity;
     for (const { sentChanges } of this.subscribers.values()) sent = Math.min(sent, sentChanges);
@@ -74,7 +74,7 @@ export class RowSubscriptions {
   }
 
   /**
-   * A worker reads these rows now, and is sent them from the next rise of the lowest clock on; not by a standby (S3).
+   * A worker reads these rows now, and is sent them from the next rise of the lowest clock on; not by a standby (RowSubscriptions.S3).
    */
   add(table: TableParameter, keys: BigUint64Array, context: ServerContext): void {
     if (context.replica?.isStandby === true) return;
@@ -113,7 +113,7 @@ export class RowSubscriptions {
         if (await this.#hasRisen(subscriber)) await this.#push(table, subscribed, subscriber);
       }
     } catch {
-      // S2: the worker is gone, or could not be reached and will ask
+      // RowSubscriptions.S2: the worker is gone, or could not be reached and will ask
     } finally {
       if (subscribed.subscribers.get(context.worker) === subscriber) subscribed.subscribers.delete(context.worker);
       if (subscribed.subscribers.size === 0) subscribed.changes.clear();
@@ -138,7 +138,7 @@ export class RowSubscriptions {
     });
   }
 
-  /** S1 */
+  /** RowSubscriptions.S1 */
   async #push(table: TableParameter, subscribed: SubscribedTable, subscriber: Subscriber): Promise<void> {
     const { context } = subscriber;
     const { clockMin: clock } = context.parameters.pacer;

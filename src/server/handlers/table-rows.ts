@@ -78,7 +78,7 @@ function noElement({ spec }: TableParameter, column: number): WeighbridgeError {
   return badRequest(`rows of ${spec.name} have no element ${column}, or the counts of their changes do not add up`);
 }
 
-/** H3 */
+/** TableRowHandlers.H3 */
 function readRows(
   context: ServerContext,
   table: TableParameter,

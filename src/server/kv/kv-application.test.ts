@@ -39,7 +39,7 @@ test("values of every type are summed and read over several servers, and integer
   for (const [vals, sums] of cases) {
     const { cluster, kv, pulled } = await stage({ serverCount: 2 });
     const outs = vals.slice();
-    assert.deepEqual((await pulled(keys, outs)).join(), "0,0,0,0", "unknown keys are zeros (V3)");
+    assert.deepEqual((await pulled(keys, outs)).join(), "0,0,0,0", "unknown keys are zeros (SumStore.V3)");
     kv.push(keys, vals);
     kv.push(keys, vals);
     await cluster.run(kv.wait(kv.pushPull(keys, vals, outs)));
@@ -88,7 +88,7 @@ test("narrow integers of odd lengths are summed key by key, with lens and withou
   await cluster.finalize();
 });
 
-test("what does not fit is refused by its code, and nothing of it is applied (SumStore.V1, V2)", async () => {
+test("what does not fit is refused by its code, and nothing of it is applied (SumStore.V1, SumStore.V2)", async () => {
   const { cluster, kv, pulled } = await stage();
   const refused = async (timestamp: number, code: ErrorCode, message: RegExp): Promise<void> =>
     await assert.rejects(cluster.run(kv.wait(timestamp)), throwsCode(code, message));

@@ -5,7 +5,7 @@
 //   HostedParameter.H1. lazyAdam: a push is one step of the whole parameter, wherever its rows lie; so is a clock with
 //       sync updates (spec/consistency.md, N3, N4). For other optimizers nothing is counted: their count is 0.
 //   HostedParameter.H2. Pushes are counted as soon as lazyAdam, or a mean over the workers that pushed, needs it.
-//   HostedParameter.H3. A push that is refused or skipped here is no step here (N3).
+//   HostedParameter.H3. A push that is refused or skipped here is no step here (spec/consistency.md, N3).
 //   HostedParameter.H4. Once an updater has failed in a round, pushes, reads and saves of the parameter throw
 //       HANDLER_FAILED here until it is cleared, loaded or restored.
 //   HostedParameter.H5. A push of a guest is async, or refused: it belongs to no clock. It is taken as one of the
@@ -107,7 +107,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
 
   /**
    * Handles a frame of a push to a parameter that counts steps: a push is one here unless it is refused or skipped
-   * (HostedParameter.H1, H3). Throws what `take` throws, and STALE_UPDATE, NOT_JOINED, NODE_DEAD or FENCED if the
+   * (HostedParameter.H1, HostedParameter.H3). Throws what `take` throws, and STALE_UPDATE, NOT_JOINED, NODE_DEAD or FENCED if the
    * worker may not push now.
    */
   counted({ holder, clock, pushNumber }: NumberedPush, take: () => void): void {

@@ -140,7 +140,7 @@ test("open rounds move with their part, each contribution once, and are applied 
   }
 });
 
-test("what a worker pushed twice to a row at a clock is added up first, also on the server to which its part alone moved (U3)", async () => {
+test("what a worker pushed twice to a row at a clock is added up first, also on the server to which its part alone moved (UpdateRounds.U3)", async () => {
   const [stays, source, target] = [
     new Subject({ type: "sum" }, SYNC),
     new Subject({ type: "sum" }, SYNC),

@@ -122,7 +122,7 @@ export function bytesOfPage(page: PartPage): number {
 /**
  * What is a server's and not a part's, for one that comes into the placement: clocks of workers and counts of pushes,
  * the catalogue, and of each parameter its rate, its phases and its claim. All servers of a placement are alike in it
- * when it changes (PlacementChanges.C1, C4).
+ * when it changes (PlacementChanges.C1, PlacementChanges.C4).
  */
 export type MemberImage = {
   readonly pacer: ReturnType<Parameters["pacer"]["save"]>;

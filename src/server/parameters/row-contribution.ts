@@ -10,7 +10,7 @@
 //   RowContribution.R2. A chunk that finds no room changes nothing.
 //   RowContribution.R3. A round's memory goes with its last chunk, applied or dropped.
 //   RowContribution.R4. Pushes of a worker to one key at one clock are joined first, in their order, and then with
-//       those of others (U3). Joining happens now and then, so that repeated pushes to the same rows take the memory of
+//       those of others (UpdateRounds.U3). Joining happens now and then, so that repeated pushes to the same rows take the memory of
 //       a few; its timing does not change the bits.
 
 import { assert } from "../../base/assert.ts";

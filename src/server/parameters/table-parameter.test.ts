@@ -155,7 +155,7 @@ test("rows that are pushed to again and again within one clock take the memory o
   assert.ok((await pull(stage, t, keys, { clock: 1 })).every((value) => value === 101));
 });
 
-test("what a worker pushed to a row within one clock is added up first, whenever that is done, and then to what others pushed (U3)", async () => {
+test("what a worker pushed to a row within one clock is added up first, whenever that is done, and then to what others pushed (UpdateRounds.U3)", async () => {
   const bitsOf = async (filler: number): Promise<number[]> => {
     const stage = new ParameterStage({ workers: 2 });
     const t = stage.create({ kind: "table", width: 1, ...SYNC });

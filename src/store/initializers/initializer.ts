@@ -2,7 +2,7 @@
 // and the element's index or key alone: equal for any number of servers, and for a row that is pulled before it exists.
 //
 // Invariants:
-//   InitializerKernels.I1 and I2 hold as well.
+//   InitializerKernels.I1 and InitializerKernels.I2 hold as well.
 //   Initializer.G1. Parameters of other names or seeds draw from other streams: their values are unrelated.
 //   Initializer.G2. The initializer owns its recipe's span until `close`.
 

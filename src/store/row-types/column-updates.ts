@@ -41,7 +41,7 @@ export class ColumnUpdates<E extends RowElement> {
     this.#zero = rowNumber(options.element, 0);
   }
 
-  /** The update of a column in a span (C1). */
+  /** The update of a column in a span (ColumnUpdates.C1). */
   of({ cells, start }: RowPlace<E>, column: number): UpdateOf<E> {
     return this.#swapped(cells[start + column] as UpdateOf<E>);
   }

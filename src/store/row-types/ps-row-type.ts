@@ -27,9 +27,9 @@ export type PsRowTypeOptions<E extends RowElement> = {
   readonly element: E;
   /** How many of those a row has in a table of this `dim`. Defaults to `dim`. */
   elements?(dim: number): number;
-  /** What a new row begins with (R3). Left out, the initializer says it. */
+  /** What a new row begins with (RowType.R3). Left out, the initializer says it. */
   make?(dim: number): RowArray<E>;
-  /** Makes one update of two for the same row: sums[i] += updates[i], in its own sense (R1). */
+  /** Makes one update of two for the same row: sums[i] += updates[i], in its own sense (RowType.R1). */
   add(sums: RowSpans<E>, updates: RowSpans<E>): void;
   /** What `sum` does with an update. Defaults to `add`. When it throws, the rows are as they were. */
   apply?(rows: RowSpans<E>, updates: RowSpans<E>): void;

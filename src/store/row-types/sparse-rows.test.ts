@@ -42,7 +42,7 @@ function sortedEntries(model: ReadonlyMap<number, Value>, order: "column" | "wei
   return [...model].sort(([a, x], [b, y]) => (order === "column" || x === y ? a - b : x > y ? -1 : 1));
 }
 
-/** S1, S2, S4, and that nothing beside the row was written. */
+/** SparseRows.S1, SparseRows.S2, SparseRows.S4, and that nothing beside the row was written. */
 function assertIs(rows: SparseRows, row: RowPlace, order: "column" | "weight", model: ReadonlyMap<number, Value>, message: string): void {
   assert.deepEqual(entriesOf(rows, row), sortedEntries(model, order), message);
   const fresh = span(rows.element, rows.capacity(row));

@@ -17,7 +17,7 @@ import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import { ROW_ELEMENTS, type RowArray, type RowElement, type RowNumber, rowNumber, WORD_BYTES } from "../../kernel/row-element.ts";
 import type { RowPlace } from "./column-updates.ts";
 
-/** Columns of sparse rows are below this (S1): the exponent of an f32 of these bits is not all ones. */
+/** Columns of sparse rows are below this (SparseRows.S1): the exponent of an f32 of these bits is not all ones. */
 export const COLUMNS_MAX: number = 2 ** 31 - 2 ** 23;
 
 type Entries<E extends RowElement> = { readonly columns: Uint32Array; readonly values: RowArray<E> };
@@ -76,13 +76,13 @@ export class SparseRows<E extends RowElement = RowElement> {
     return i < 0 ? this.#zero : this.value(row, i);
   }
 
-  /** Throws OUT_OF_RANGE where `addTo` of the same would (S3). */
+  /** Throws OUT_OF_RANGE where `addTo` of the same would (SparseRows.S3). */
   checkRoom(row: RowPlace<E>, column: number, update: RowNumber<E>): void {
     const capacity = this.capacity(row);
     if (this.count(row) === capacity && update !== this.#zero && this.#find(row, column) < 0) throw rowFull(capacity);
   }
 
-  /** Adds to one column, which wraps around; one that becomes 0 goes. Throws OUT_OF_RANGE (S3). */
+  /** Adds to one column, which wraps around; one that becomes 0 goes. Throws OUT_OF_RANGE (SparseRows.S3). */
   addTo(row: RowPlace<E>, column: number, update: RowNumber<E>): void {
     const found = this.#find(row, column);
     const i = found < 0 ? -1 - found : found;
@@ -99,8 +99,8 @@ export class SparseRows<E extends RowElement = RowElement> {
   }
 
   /**
-   * Adds the entries of an update, which stand by column, to those of a row. Throws OUT_OF_RANGE (S3), and BAD_REQUEST
-   * for an update that is none (S1, S2).
+   * Adds the entries of an update, which stand by column, to those of a row. Throws OUT_OF_RANGE (SparseRows.S3), and BAD_REQUEST
+   * for an update that is none (SparseRows.S1, SparseRows.S2).
    */
   add(row: RowPlace<E>, update: RowPlace<E>): void {
     this.checkUpdate(update);
@@ -115,11 +115,11 @@ export class SparseRows<E extends RowElement = RowElement> {
     words.set(sums.columns.subarray(0, sumCount), columns);
     row.cells.set(sums.values.subarray(0, sumCount) as never, values);
     if (sumCount >= count) return;
-    words.fill(0, columns + sumCount, columns + count); // S2
+    words.fill(0, columns + sumCount, columns + count); // SparseRows.S2
     row.cells.fill(this.#zero as never, values + sumCount, values + count);
   }
 
-  /** Throws BAD_REQUEST for a span that no writer of updates makes (S1, S2). */
+  /** Throws BAD_REQUEST for a span that no writer of updates makes (SparseRows.S1, SparseRows.S2). */
   checkUpdate(update: RowPlace<E>): void {
     const words = this.#words(update.cells);
     const [columns, values, capacity] = [update.start * this.#wordsPerElement + 1, this.#firstValue(update), this.capacity(update)];
@@ -221,7 +221,7 @@ export class SparseRows<E extends RowElement = RowElement> {
     words[columns - 1] = count + 1;
   }
 
-  /** S2 */
+  /** SparseRows.S2 */
   #remove(row: RowPlace<E>, i: number): void {
     const words = this.#words(row.cells);
     const [columns, values] = [row.start * this.#wordsPerElement + 1, this.#firstValue(row)];
@@ -233,7 +233,7 @@ export class SparseRows<E extends RowElement = RowElement> {
     words[columns - 1] = last;
   }
 
-  /** Moves entry i, whose value has changed, to where its weight belongs (S4). */
+  /** Moves entry i, whose value has changed, to where its weight belongs (SparseRows.S4). */
   #settle(row: RowPlace<E>, i: number): void {
     const words = this.#words(row.cells);
     const cells = row.cells as Float64Array; // of its own kind
@@ -279,7 +279,7 @@ export class SparseRows<E extends RowElement = RowElement> {
   }
 }
 
-/** S4 */
+/** SparseRows.S4 */
 function isHeavier(value: number | bigint, column: number, other: number | bigint, otherColumn: number): boolean {
   return value > other || (value === other && column < otherColumn);
 }

@@ -142,7 +142,7 @@ export class SumTables {
 
   /**
    * Makes sure that adding this batch cannot fail: its keys have its widths, new ones get rows and blocks of zeros.
-   * Throws VALUE_LENGTH, ARENA_FULL, nothing changed (SumTables.W1, W2).
+   * Throws VALUE_LENGTH, ARENA_FULL, nothing changed (SumTables.W1, SumTables.W2).
    */
   prepare(batch: SumBatch): void {
     const hasNewKeys = this.#checkWidths(batch);

@@ -100,7 +100,7 @@ test("a list that the receiver lost is answered UNKNOWN_KEY_LIST, travels again 
   assert.deepEqual(exchange.send(lists[0]!), [KEY_SECTION_HEADER_BYTES]);
 });
 
-test("C4: lists that chase each other out are soon sent with their keys at once", () => {
+test("KeyCache.C4: lists that chase each other out are soon sent with their keys at once", () => {
   const exchange = new Exchange(8, 2);
   const lists = [3, 4, 5].map((seed) => someKeys(seed, 50));
   for (let round = 0; round < 5; round++) for (const keys of lists) exchange.send(keys);
@@ -122,7 +122,7 @@ test("short lists always travel with their keys", () => {
   assert.equal(exchange.received.byteCount, 0);
 });
 
-test("C3: the receiver stays within its lists and bytes, and gives all memory back", () => {
+test("KeyCache.C3: the receiver stays within its lists and bytes, and gives all memory back", () => {
   const exchange = new Exchange(100, 5, 4000);
   const before = exchange.context.arena.usedBytes;
   for (let seed = 0; seed < 40; seed++) {
@@ -134,7 +134,7 @@ test("C3: the receiver stays within its lists and bytes, and gives all memory ba
   assert.ok(exchange.context.arena.usedBytes < before, "the 8 bytes for signatures are back as well");
 });
 
-test("C3: a list in use keeps its keys while others take its place", () => {
+test("KeyCache.C3: a list in use keeps its keys while others take its place", () => {
   const { context, received } = new Exchange(4, 1);
   const scratch = context.arena.allocate(8);
   const remember = (seed: number): ReturnType<typeof nameOfKeys> => {
@@ -156,7 +156,7 @@ test("C3: a list in use keeps its keys while others take its place", () => {
   assert.ok(context.arena.usedBytes < before);
 });
 
-test("C5: a list is named only while the receiver has it, in whatever order messages arrive and are acknowledged", () => {
+test("KeyCache.C5: a list is named only while the receiver has it, in whatever order messages arrive and are acknowledged", () => {
   for (let seed = 1; seed <= 20; seed++) {
     const random = new Random(seed);
     const context = codecStage();
@@ -195,7 +195,7 @@ test("C5: a list is named only while the receiver has it, in whatever order mess
   }
 });
 
-test("C2: keys under a name that is not theirs are refused, and not held", () => {
+test("KeyCache.C2: keys under a name that is not theirs are refused, and not held", () => {
   const { context, received } = new Exchange(4, 4);
   const receiver = new KeyReceiver(context, received);
   const keys = putKeys(context.arena, someKeys(9, 40));

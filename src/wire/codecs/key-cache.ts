@@ -67,14 +67,14 @@ export class SentKeyLists {
     this.#listCountMax = listCountMax;
   }
 
-  /** Whether the name alone is enough (KeyCache.C1, C5). */
+  /** Whether the name alone is enough (KeyCache.C1, KeyCache.C5). */
   isHeld({ signature, keyCount }: KeyListName): boolean {
     const list = this.#lists.get(signature);
     if (list === undefined || list.sentAs === 0 || list.keyCount !== keyCount) return false;
     return this.#sentCount - list.sentAs < this.#listCountMax;
   }
 
-  /** Whether the receiver should remember a list that travels with its keys (KeyCache.C4, C5). */
+  /** Whether the receiver should remember a list that travels with its keys (KeyCache.C4, KeyCache.C5). */
   isWorthHolding({ signature, keyCount }: KeyListName): boolean {
     if (keyCount < NAMED_KEYS_MIN || this.#openSent.size >= OPEN_MAX) return false;
     const [oldest] = this.#openNamed;

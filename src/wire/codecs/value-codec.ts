@@ -125,7 +125,7 @@ export class PackedCodec extends FloatCodec {
 
   override encode(job: EncodeJob): number {
     const wordCount = floatCountOf(job);
-    const wordsMax = wordCount - 2 * Math.ceil(wordCount / 64) - 1; // P1
+    const wordsMax = wordCount - 2 * Math.ceil(wordCount / 64) - 1; // PackedCodec.P1
     const packedBytes = wordsMax < 0 ? 0 : this.#kernels.packWords(job.source, wordCount, wordsMax, job.target);
     return packedBytes > 0 ? packedBytes : super.encode(job);
   }

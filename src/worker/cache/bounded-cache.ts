@@ -19,7 +19,7 @@
 //   BoundedCache.H5. A version counts at the server that gave it: when the placement changes, every copy is read anew
 //       before it counts as fresh.
 //   BoundedCache.H6. An exchange carries the worker's clock as it is when it leaves: an operation that waits for its
-//       turn (H4) may outlast the clock at which it was called, and servers refuse updates of an earlier one.
+//       turn (BoundedCache.H4) may outlast the clock at which it was called, and servers refuse updates of an earlier one.
 
 import { badArgument, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
@@ -99,14 +99,14 @@ export class BoundedCache {
     return { ...counters, ...optimizer.nonFinite, rowsCached, rowsPending };
   }
 
-  /** Fills `into`, a row for each of `keys` (H1). */
+  /** Fills `into`, a row for each of `keys` (BoundedCache.H1). */
   async lookup(keys: KeyList, into: Float32Array, call: ParameterCall): Promise<void> {
     await this.#run(call, undefined, { keys, into });
   }
 
   /**
    * Adds updates, a row of gradients for each of `keys`; those of a key that is named twice count as one. When it
-   * rejects after that, they are kept, unless it is with NOT_FINITE (H3).
+   * rejects after that, they are kept, unless it is with NOT_FINITE (BoundedCache.H3).
    */
   async update(keys: KeyList, gradients: Float32Array, call: PushCall): Promise<void> {
     await this.#run(call, { keys, gradients }, undefined);
@@ -160,7 +160,7 @@ export class BoundedCache {
     });
   }
 
-  /** How an exchange is sent: at the clock at which it leaves, which its caller may have passed since (H6). */
+  /** How an exchange is sent: at the clock at which it leaves, which its caller may have passed since (BoundedCache.H6). */
   #now({ priority }: ParameterCall): ExchangeCall {
     return { clock: this.#options.clock(), priority };
   }
@@ -176,7 +176,7 @@ export class BoundedCache {
     return list;
   }
 
-  /** Versions are those of the server that gave them: of rows that have another owner now they mean nothing (H5). */
+  /** Versions are those of the server that gave them: of rows that have another owner now they mean nothing (BoundedCache.H5). */
   #forgetOldOwners(): void {
     const { epoch } = this.#options.functions;
     if (epoch === this.#epoch) return;
@@ -184,7 +184,7 @@ export class BoundedCache {
     this.#epoch = epoch;
   }
 
-  /** H4. The operation goes on when its caller waits no longer. */
+  /** BoundedCache.H4. The operation goes on when its caller waits no longer. */
   async #operate(
     wait: ParameterCall,
     run: (operation: CacheOperation) => Promise<void>,

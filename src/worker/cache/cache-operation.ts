@@ -97,7 +97,7 @@ export class CacheOperation {
     if (unsettled.rowCount > 0) throw unsettled.error;
   }
 
-  /** One round trip to every server that has something to do. Rejects with what failed (O1). */
+  /** One round trip to every server that has something to do. Rejects with what failed (CacheOperation.O1). */
   async exchange({ clock, priority }: ExchangeCall): Promise<void> {
     const { cached, counters, unsettled, optimizer, pending, width } = this.#state;
     const pull = this.#pull;

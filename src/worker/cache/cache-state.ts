@@ -48,7 +48,7 @@ export class CacheState {
   };
   readonly #opened: (() => void)[] = [];
 
-  /** Throws ARENA_FULL (C1). */
+  /** Throws ARENA_FULL (CacheState.C1). */
   constructor(planner: RowPlanner, { rows: slotCount, width, policy, optimizer }: CacheStateOptions) {
     const { arena, secret } = planner;
     const rowBytes = width * FLOAT_BYTES;

@@ -69,7 +69,7 @@ test("all keys are listed, each once", () => {
   assert.deepEqual([...listed], keys);
 });
 
-test("an arena that is full refuses the updates and keeps those that were there (P1)", () => {
+test("an arena that is full refuses the updates and keeps those that were there (PendingUpdates.P1)", () => {
   const stage = new Stage(2 ** 20);
   stage.add([1n], 1);
   let added = 0;

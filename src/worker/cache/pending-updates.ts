@@ -53,7 +53,7 @@ export class PendingUpdates {
 
   /**
    * One more update for each of these keys, which differ; so many where `updates` lists how many. Returns the list that
-   * `find` would write. Throws ARENA_FULL (P1).
+   * `find` would write. Throws ARENA_FULL (PendingUpdates.P1).
    */
   add(keys: number, keyCount: number, gradients: number, memory: ArenaSpans, updates = 0): number {
     const list = memory.take(keyCount * WORD_BYTES);
@@ -93,7 +93,7 @@ export class PendingUpdates {
     this.#rowKernels.readRows(list, rowCount, 0, this.#width * FLOAT_BYTES, out);
   }
 
-  /** P2 */
+  /** PendingUpdates.P2 */
   remove(keys: number, keyCount: number): void {
     this.#kernels.removeRows(this.#table, keys, keyCount);
   }

@@ -117,7 +117,7 @@ export class PullPart {
     }
   }
 
-  /** L2. May be called again. */
+  /** PullPart.L2. May be called again. */
   finish(): void {
     for (let row = 0; row < this.#classOf.length; row++) {
       if (this.#classOf[row] !== NEW) continue;
@@ -126,7 +126,7 @@ export class PullPart {
     }
   }
 
-  /** Fills `into`, a row for each of the caller's keys (L3). */
+  /** Fills `into`, a row for each of the caller's keys (PullPart.L3). */
   deliver(into: Float32Array): void {
     const { arena, rowKernels, width } = this.#cache;
     const { plan } = this;
@@ -210,7 +210,7 @@ export class PullPart {
     this.#classOf[row] = KNOWN;
   }
 
-  /** L3: rows with pending updates are copied and updated beside the cache. */
+  /** PullPart.L3: rows with pending updates are copied and updated beside the cache. */
   #layPending(): void {
     const { plan } = this;
     const { arena, pending, optimizer, rowKernels, width } = this.#cache;

@@ -26,7 +26,7 @@ export class PushPart {
   readonly #plan: RowPlan;
   readonly #gradients: number;
   readonly #updates: Uint32Array;
-  /** Room for two lists of addresses (U2). */
+  /** Room for two lists of addresses (PushPart.U2). */
   readonly #copies: number;
   readonly #sources: number;
 
@@ -64,7 +64,7 @@ export class PushPart {
     return advance;
   }
 
-  /** A server has applied these (U1, U2). All calls of the exchange have ended: the gradients are free. */
+  /** A server has applied these (PushPart.U1, PushPart.U2). All calls of the exchange have ended: the gradients are free. */
   acknowledge({ pushed: { from, to }, rate }: Acknowledged): void {
     const { cached, pending, optimizer, counters } = this.#cache;
     const slots = this.#slotsOf(from, to);
@@ -80,7 +80,7 @@ export class PushPart {
   }
 
   /**
-   * A server has refused these for their numbers, or may have applied them, and nobody will know (U1): they are not
+   * A server has refused these for their numbers, or may have applied them, and nobody will know (PushPart.U1): they are not
    * pending any more, and copies of their rows count for nothing.
    */
   giveUp({ from, to }: ServerRows): void {

@@ -73,7 +73,7 @@ export class RowCache extends SharedRows {
     return this.#freeCount > 0 ? (this.#free[--this.#freeCount] as number) : NO_SLOT;
   }
 
-  /** Evicts the row that goes first and reserves its slot; NO_SLOT if none may go (C2). Rows in use stay by default. */
+  /** Evicts the row that goes first and reserves its slot; NO_SLOT if none may go (RowCache.C2). Rows in use stay by default. */
   evict(usedBefore: number = this.#stamp): number {
     let slot = this.#order.next();
     for (let steps = 2 * this.#rowCount; steps > 0 && slot !== NO_SLOT; steps--) {

@@ -51,16 +51,16 @@ export type SyncList = {
 export type SyncAnswer = {
   readonly wanted: SyncPart;
   readonly fresh: FreshRows;
-  /** It came from the server that was asked first, and so did its versions (X5). */
+  /** It came from the server that was asked first, and so did its versions (RowExchange.X5). */
   readonly isWhole: boolean;
 };
 export type Acknowledged = { readonly pushed: ServerRows; readonly rate: number };
 export type Unsure = { readonly pushed: ServerRows; readonly fate: CallFate };
 export type Exchanged = {
   readonly acknowledged: readonly Acknowledged[];
-  /** X3 */
+  /** RowExchange.X3 */
   readonly lost: readonly ServerRows[];
-  /** X4 */
+  /** RowExchange.X4 */
   readonly unsure: readonly Unsure[];
   readonly answers: readonly SyncAnswer[];
   readonly failure: unknown;
@@ -110,7 +110,7 @@ export class RowExchange {
     return isNew;
   }
 
-  /** Never rejects: what failed is in the result (X2). */
+  /** Never rejects: what failed is in the result (RowExchange.X2). */
   async run(push: PushList = NOTHING_TO_PUSH, sync: SyncList = NOTHING_TO_SYNC, call: ExchangeCall): Promise<Exchanged> {
     const { functions, handle: subject } = this.#options;
     const pushNumber = push.parts.length === 0 ? 0 : subject.numberPush(call.clock);
@@ -155,7 +155,7 @@ class Calls {
     this.#rowsPerFrame = Math.max(1, Math.floor(BLOCK_BYTES / (KEY_BYTES + options.width * FLOAT_BYTES)));
   }
 
-  /** X1. The last push to a server and the first question to it are one call. */
+  /** RowExchange.X1. The last push to a server and the first question to it are one call. */
   requestsTo(server: number): AnyRequest[] {
     const { push, sync } = this.#given;
     const isOwn = (part: ServerRows): boolean => part.server === server;
@@ -236,7 +236,7 @@ class Calls {
     return { requests, answered: () => acknowledged(rate) };
   }
 
-  /** X5: an answer in which every row that the cache has is too far behind. */
+  /** RowExchange.X5: an answer in which every row that the cache has is too far behind. */
   #syncAgain(plan: RowPlan, wanted: SyncPart, acknowledged?: (rate: number) => void): Again {
     const rows = new Float32Array((wanted.to - wanted.from) * this.#options.width);
     return this.#rowsAgain(plan, rows, (rate) => {
@@ -287,7 +287,7 @@ class Calls {
     this.acknowledged.push({ pushed, rate });
   }
 
-  /** X3, X4 */
+  /** RowExchange.X3, RowExchange.X4 */
   #noteFailed(pushed: ServerRows, error: WeighbridgeError, fate: CallFate | undefined): void {
     if (mayBeApplied(error) || error.code === "NOT_FINITE" || error.code === "ANSWER_LOST") this.lost.push(pushed);
     else if (fate !== undefined) this.unsure.push({ pushed, fate });

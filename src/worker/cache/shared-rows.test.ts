@@ -75,7 +75,7 @@ function change(cache: RowCache, random: Random): { readonly evictions: number; 
   return { evictions, writes };
 }
 
-test("threads that pin rows while the owner evicts and writes them see whole rows of their keys alone, none too old (SharedRows.S1, S2)", async () => {
+test("threads that pin rows while the owner evicts and writes them see whole rows of their keys alone, none too old (SharedRows.S1, SharedRows.S2)", async () => {
   const rows = 64 + sharedBytes(SLOTS);
   const buffer = new SharedArrayBuffer(rows + SLOTS * WIDTH * 4);
   const memory: RowMemory = { buffer, address: 64, rows, slotCount: SLOTS, rowBytes: WIDTH * 4, secret: 99 };

@@ -24,7 +24,7 @@ function settle(pushes: UnsettledPushes): bigint[] {
   return back;
 }
 
-test("what the server has is dropped, what it has not is pending again, and the rest stays held (D1)", () => {
+test("what the server has is dropped, what it has not is pending again, and the rest stays held (UnsettledPushes.D1)", () => {
   const { pushes, fates } = held(["applied", "dropped", "open"]);
   assert.deepEqual(settle(pushes), [1n]);
   assert.deepEqual([pushes.rowCount, pushes.servers], [1, [2]]);
@@ -34,7 +34,7 @@ test("what the server has is dropped, what it has not is pending again, and the 
   assert.equal(pushes.rowCount, 0);
 });
 
-test("what nobody can say of any more is told once, as an update that may have been applied, and not pushed again (D2)", () => {
+test("what nobody can say of any more is told once, as an update that may have been applied, and not pushed again (UnsettledPushes.D2)", () => {
   const { pushes } = held(["unknown", "dropped"]);
   assert.throws(() => settle(pushes), { code: "LINK_LOST", retryable: false });
   assert.deepEqual([settle(pushes), pushes.rowCount], [[], 0]);

@@ -1,5 +1,5 @@
 // unsettled-pushes — updates of a cache that had left for a server when it was taken for dead. Whether the server has
-// them is known when it is heard of again (peer/channel, N8); until then they are neither pending nor acknowledged. Not
+// them is known when it is heard of again (Call.K4); until then they are neither pending nor acknowledged. Not
 // the pushing.
 //
 // Invariants:
@@ -36,7 +36,7 @@ export class UnsettledPushes {
     this.#pushes.push(push);
   }
 
-  /** Settles what is known (D1); returns how many rows are pending again. Throws LINK_LOST (D2), ARENA_FULL. */
+  /** Settles what is known (UnsettledPushes.D1); returns how many rows are pending again. Throws LINK_LOST (UnsettledPushes.D2), ARENA_FULL. */
   settle(pending: Pick<PendingUpdates, "putBack">, memory: ArenaSpans): number {
     let count = 0;
     let unknown: UnsettledPush | undefined;

@@ -41,7 +41,7 @@ test("rows leave together, as they were when they were added, and their memory c
   assert.ok(arena.usedBytes <= before + 128, "but for the lists of the test");
 });
 
-test("what could not be written is written again, and kept until it is (B1)", async () => {
+test("what could not be written is written again, and kept until it is (WriteBack.B1)", async () => {
   const { writes, failures, leaving, add } = stage();
   leaving.open(1);
   add(5n, [1, 2]);
@@ -55,7 +55,7 @@ test("what could not be written is written again, and kept until it is (B1)", as
   assert.equal(new Set(writes.map(String)).size, 1);
 });
 
-test("`written` tells the first failure at once, and what it tells of is kept (B1)", async () => {
+test("`written` tells the first failure at once, and what it tells of is kept (WriteBack.B1)", async () => {
   const { writes, failures, leaving, add } = stage();
   leaving.open(1);
   add(5n, [1, 2]);

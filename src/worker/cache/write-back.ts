@@ -72,7 +72,7 @@ export class WriteBack {
     this.#sending.catch(() => {}); // `written` tells
   }
 
-  /** Resolves when the servers have everything. Rejects with why they have not: it is kept (B1). */
+  /** Resolves when the servers have everything. Rejects with why they have not: it is kept (WriteBack.B1). */
   async written(): Promise<void> {
     this.send();
     try {

@@ -110,7 +110,7 @@ export class CollectiveGroup implements OperationContext {
     const { sequence } = operation;
     if (this.#operations.get(sequence) !== operation) return; // it has failed meanwhile
     if (!operation.isIntact) {
-      void this.break(this.#detached(operation)); // R5
+      void this.break(this.#detached(operation)); // CollectiveGroup.R5
       return;
     }
     this.#operations.delete(sequence);
@@ -166,14 +166,14 @@ export class CollectiveGroup implements OperationContext {
 
   // The end.
 
-  /** Takes note of who is there, and of what is over (R1). */
+  /** Takes note of who is there, and of what is over (CollectiveGroup.R1). */
   follow({ nodes, endedGeneration = 0 }: RosterView): void {
     for (const [position, { node, incarnation }] of this.members.entries()) {
       const entry = nodes.find((candidate) => candidate.node === node);
       const isThere = entry?.state === "alive" && entry.incarnation === incarnation;
       if (isThere && entry.address !== "") this.#gone.delete(position);
       else this.#gone.add(position); // without an address it takes no part any more, and may never have been dialed
-      if (isThere || this.#leavesAt[position] !== Infinity) continue; // R2
+      if (isThere || this.#leavesAt[position] !== Infinity) continue; // CollectiveGroup.R2
       const what = entry?.state === "dead" ? "is dead" : entry?.state === "left" ? "has left" : "was restarted";
       void this.break(new WeighbridgeError("NODE_DEAD", `${nameOf(node)} ${what}`, { retryable: true }));
     }
@@ -206,7 +206,7 @@ export class CollectiveGroup implements OperationContext {
     const from = this.#memberAt(channel);
     const { from: sequence, code, message } = decodeJson(overShape, "the end of a generation", payload);
     const error = new WeighbridgeError(code as ErrorCode, message, { retryable: true });
-    if (sequence > 0) this.#leavesAt[from] = Math.min(sequence, this.#leavesAt[from] ?? Infinity); // R2
+    if (sequence > 0) this.#leavesAt[from] = Math.min(sequence, this.#leavesAt[from] ?? Infinity); // CollectiveGroup.R2
     if (this.#end === undefined || sequence < this.#end.from) this.#fail({ from: sequence, error });
   }
 
@@ -242,7 +242,7 @@ export class CollectiveGroup implements OperationContext {
     }
     for (const channel of cut) {
       this.#landings.delete(channel);
-      channel.link?.destroy(); // R3; the conversation goes on over the next link
+      channel.link?.destroy(); // CollectiveGroup.R3; the conversation goes on over the next link
     }
     this.#early.refuse({ generation: this.generation, from: Math.max(1, end.from) }, end.error);
   }
@@ -250,12 +250,12 @@ export class CollectiveGroup implements OperationContext {
   /** Whether that does not matter any more. */
   #partFailed(position: number, sequence: number, error: WeighbridgeError): boolean {
     if (this.#end !== undefined && sequence >= this.#end.from) return true;
-    if (sequence < (this.#leavesAt[position] ?? Infinity) && this.#leavesAt[position] !== Infinity) return true; // R2: it has taken the part
+    if (sequence < (this.#leavesAt[position] ?? Infinity) && this.#leavesAt[position] !== Infinity) return true; // CollectiveGroup.R2: it has taken the part
     void this.break(error);
     return false;
   }
 
-  /** R5 */
+  /** CollectiveGroup.R5 */
   #detached(operation: Operation): WeighbridgeError {
     const what = `${operation.describe()} of ${nameOf(this.#node(this.position))}`;
     return new WeighbridgeError("BUFFER_DETACHED", `${what}: ${detachedError({ isUpdate: false, sendCount: 0 }).message}`);
@@ -272,12 +272,12 @@ export class CollectiveGroup implements OperationContext {
 
   #begin(operation: Operation): void {
     if (!operation.isIntact) {
-      void this.break(this.#detached(operation)); // R5
+      void this.break(this.#detached(operation)); // CollectiveGroup.R5
       return;
     }
     operation.hasBegun = true;
     if (this.memberCount === 1) {
-      this.#clock.afterInput(() => this.finished(operation)); // R4
+      this.#clock.afterInput(() => this.finished(operation)); // CollectiveGroup.R4
       return;
     }
     operation.begin(this);
@@ -287,7 +287,7 @@ export class CollectiveGroup implements OperationContext {
   #deliver(operation: Operation, from: number, label: PartLabel, payload: Uint8Array): void {
     if (operation.differs(label) !== undefined) throw this.#differs(from, label, operation.describe());
     try {
-      if (!operation.isIntact) throw this.#detached(operation); // R5
+      if (!operation.isIntact) throw this.#detached(operation); // CollectiveGroup.R5
       operation.take(from, label, payload);
     } catch (thrown) {
       if (thrown instanceof WeighbridgeError) void this.break(thrown);

@@ -81,7 +81,7 @@ test("parts that a sender sent before it was restarted are refused to nobody (Ea
   assert.deepEqual(await answers(), []);
 });
 
-test("parts that a sender sent before it was restarted take none of its room (EarlyParts.E1, E2)", () => {
+test("parts that a sender sent before it was restarted take none of its room (EarlyParts.E1, EarlyParts.E2)", () => {
   const { early, sender, send } = stage();
   for (let i = 0; i < PARTS_OPEN_MAX; i++) send("old");
   sender.restart();

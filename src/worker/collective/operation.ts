@@ -91,7 +91,7 @@ export abstract class Operation {
     return describeSubject(this);
   }
 
-  /** O1: what the other member called instead, if it is not the same. */
+  /** Operation.O1: what the other member called instead, if it is not the same. */
   differs(label: PartLabel): string | undefined {
     const isSame =
       label.kind === this.kind && label.root === this.root && (this.kind === CollectiveKind.EXCHANGE || label.length === this.length);

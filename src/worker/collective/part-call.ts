@@ -1,6 +1,6 @@
 // part-call — one part of an operation on its way to another worker. Its payload is the caller's memory, so when the
 // operation has failed the part leaves as the reason instead: what the caller writes there afterwards never gets out
-// (operation.ts, O2).
+// (Operation.O2).
 
 import type { WeighbridgeError } from "../../base/errors.ts";
 import { collectivePart } from "../../contracts/collective.ts";

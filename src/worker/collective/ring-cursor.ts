@@ -29,7 +29,7 @@ export class RingCursor {
   /** The part that comes next, in elements of the array; meaningless once it `isOver`. */
   from = 0;
   to = 0;
-  /** Its index (C2). */
+  /** Its index (RingCursor.C2). */
   index = 0;
   readonly #ring: RingPosition;
   /** Which segment is coming, counted from the first. */
@@ -70,7 +70,7 @@ export class RingCursor {
     const { position, memberCount } = this.#ring;
     do {
       this.#step++;
-      const segment = (position - 1 - this.#step + 2 * memberCount) % memberCount; // C1
+      const segment = (position - 1 - this.#step + 2 * memberCount) % memberCount; // RingCursor.C1
       this.from = segmentFrom(segment, this.#ring);
       this.#segmentTo = segmentFrom(segment + 1, this.#ring);
     } while (this.from === this.#segmentTo && !this.isOver);

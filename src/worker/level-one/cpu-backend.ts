@@ -88,7 +88,7 @@ export class CpuBackend implements ModelBackend<RowArray> {
   readonly #elementBytes: number;
   readonly #scratch: number;
   readonly #optimizer: { readonly number: OptimizerNumber; readonly slotCount: number; readonly rate: LearningRate } | undefined;
-  /** Copies of what devices of this thread pushed (C1), by key, device and version. */
+  /** Copies of what devices of this thread pushed (CpuBackend.C1), by key, device and version. */
   readonly #copies = new Map<string, Place>();
   /** Arrays that `tensor` gave, by their addresses: how many bytes each takes. */
   readonly #tensors = new Map<number, number>();
@@ -204,7 +204,7 @@ export class CpuBackend implements ModelBackend<RowArray> {
     return undefined;
   }
 
-  /** An array of zeros in the memory of the model (C1). Throws ARENA_FULL. */
+  /** An array of zeros in the memory of the model (CpuBackend.C1). Throws ARENA_FULL. */
   tensor(shape: readonly number[]): RowArray {
     const { Array: TypedArray } = ROW_ELEMENTS[this.dtype];
     const length = shape.reduce((product, side) => product * side, 1);
@@ -239,7 +239,7 @@ export class CpuBackend implements ModelBackend<RowArray> {
     return resultLength < this.#options.bigArrayLength ? 1 : Math.ceil((resultLength * this.#elementBytes) / SHARE_BYTES);
   }
 
-  /** Of a share: bytes of the result (C2). */
+  /** Of a share: bytes of the result (CpuBackend.C2). */
   #spanOf({ resultLength }: KeyPlan, share: number): { readonly from: number; readonly to: number } {
     const bytes = resultLength * this.#elementBytes;
     return resultLength < this.#options.bigArrayLength

@@ -55,7 +55,7 @@ export class Exchanges {
     ended();
   }
 
-  /** What it failed with (E1). */
+  /** What it failed with (Exchanges.E1). */
   async #tried(completed: Omit<CompletedRound, "values">): Promise<WeighbridgeError | undefined> {
     const { backend, levelTwo } = this.#parts;
     const { plan, round } = completed;

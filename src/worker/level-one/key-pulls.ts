@@ -130,7 +130,7 @@ export class KeyPulls {
     if (state !== PULL_STATE.handed && state !== PULL_STATE.served) this.#words[own + DEVICE.pullState] = PULL_STATE.none;
   }
 
-  /** The next of what this thread, the home of the device, has to know; undefined if there is none (U1). */
+  /** The next of what this thread, the home of the device, has to know; undefined if there is none (KeyPulls.U1). */
   hear(device: number): PullNews | undefined {
     const keyIndex = this.#model.hear(device);
     if (keyIndex < 0) return undefined;

@@ -163,7 +163,7 @@ export class KeyRounds {
     this.#checkNotLost(device);
     const dropped = words[own + DEVICE.dropped] as number;
     const pushed = words[own + DEVICE.pushed] as number;
-    const round = pushed > 0 || this.#hasFact(keyIndex, FACT.weights) ? pushed : 1; // R4
+    const round = pushed > 0 || this.#hasFact(keyIndex, FACT.weights) ? pushed : 1; // KeyRounds.R4
     const isThere = (words[at + RECORD.there] as number) >= round;
     if (dropped === 0 && !isThere) this.#checkLive(device);
     this.#pulls.open(keyIndex, device, { round, target, priority });
@@ -178,14 +178,14 @@ export class KeyRounds {
   /** The next of what this thread, the home of the device, has to know; undefined if there is none. */
   hear(device: number): PullNews | undefined {
     const news = this.#pulls.hear(device);
-    if (news?.kind === "ended") this.#queueReduce(news.keyIndex); // R3
+    if (news?.kind === "ended") this.#queueReduce(news.keyIndex); // KeyRounds.R3
     return news;
   }
 
   /** The home has copied. */
   copied(keyIndex: number, device: number): void {
     this.#pulls.copied(keyIndex, device);
-    this.#queueReduce(keyIndex); // R3
+    this.#queueReduce(keyIndex); // KeyRounds.R3
   }
 
   // Exchanges
@@ -241,7 +241,7 @@ export class KeyRounds {
       if (this.#hasPushed(own, open)) {
         words[own + DEVICE.sourceRound + (open & 1)] = 0;
         words[own + DEVICE.pushed] = open - 1;
-        words[own + DEVICE.dropped] = failure; // R5
+        words[own + DEVICE.dropped] = failure; // KeyRounds.R5
       } else if (this.#rules.goesOn) continue;
       this.#pulls.failWaiting(keyIndex, other, open, failure);
     }
@@ -276,7 +276,7 @@ export class KeyRounds {
     return this.#words[own + DEVICE.sourceRound + (round & 1)] === round;
   }
 
-  /** The first round that is not there, if it is complete and its version is free (R2, R3). */
+  /** The first round that is not there, if it is complete and its version is free (KeyRounds.R2, KeyRounds.R3). */
   #queueReduce(keyIndex: number): void {
     const words = this.#words;
     const at = this.#model.keyAt(keyIndex);
@@ -312,7 +312,7 @@ export class KeyRounds {
     words[at + RECORD.reduce + WORK.state] = WORK_STATE.idle;
     for (let device = 0; device < this.#model.deviceCount; device++) {
       const own = this.#records.deviceAt(keyIndex, device);
-      if (failure !== 0 && words[own + DEVICE.pushed] === round) words[own + DEVICE.dropped] = failure; // R5
+      if (failure !== 0 && words[own + DEVICE.pushed] === round) words[own + DEVICE.dropped] = failure; // KeyRounds.R5
     }
     this.#pulls.endRound(keyIndex, round, failure);
     this.#queueReduce(keyIndex);

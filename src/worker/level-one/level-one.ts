@@ -306,7 +306,7 @@ export class LevelOne<Data extends object = object> {
     if (since !== undefined && this.words.isOpen) this.words.locked(() => this.meter.note("compute", keyIndex, device, since, toMs));
   }
 
-  /** All open pulls of this thread reject, those of others as well (L3). */
+  /** All open pulls of this thread reject, those of others as well (LevelOne.L3). */
   close(): void {
     this.words.close();
     this.#pulls.failAll(this.#closedError());

@@ -45,7 +45,7 @@ type List<Data extends object> = {
   /** By device. */
   readonly pushes: (readonly PushRequest<Data>[] | undefined)[];
   readonly pulls: (PullList<Data> | undefined)[];
-  /** Pushes since it was unfolded, or a device had another list, and how many rounds of them fold it (F3). */
+  /** Pushes since it was unfolded, or a device had another list, and how many rounds of them fold it (ListRounds.F3). */
   calmPushes: number;
   calmRounds: number;
   /** The backend has nothing that does its rounds again. */
@@ -142,7 +142,7 @@ export class ListRounds<Data extends object> {
     for (const list of [...this.#folded]) this.#unfold(list);
   }
 
-  /** The lists whose round is complete, for one batch: they run from now on. Others that wait are unfolded (F2). */
+  /** The lists whose round is complete, for one batch: they run from now on. Others that wait are unfolded (ListRounds.F2). */
   begin(): ListRun<Data>[] {
     const runs: ListRun<Data>[] = [];
     for (const list of [...this.#folded]) {
@@ -231,7 +231,7 @@ export class ListRounds<Data extends object> {
     return list;
   }
 
-  /** Before a push to it. Returns whether it is folded now (F1, F3). */
+  /** Before a push to it. Returns whether it is folded now (ListRounds.F1, ListRounds.F3). */
   #fold(list: List<Data>): boolean {
     const { words, pulls } = this.#parts;
     const { keys } = list;
@@ -261,7 +261,7 @@ export class ListRounds<Data extends object> {
     for (const { plan } of requests) this.unfold(plan.index);
   }
 
-  /** F2 */
+  /** ListRounds.F2 */
   #unfold(list: List<Data>): void {
     const { words, pulls } = this.#parts;
     const { keys, run } = list;

@@ -122,7 +122,7 @@ export class ModelWords {
     return this.memory.deviceCount;
   }
 
-  /** Calls `act` with the lock (W2), and rings the threads that got work. Throws CLOSED for a model that is broken. */
+  /** Calls `act` with the lock (ModelWords.W2), and rings the threads that got work. Throws CLOSED for a model that is broken. */
   locked<T>(act: () => T): T {
     this.#lock();
     try {
@@ -197,7 +197,7 @@ export class ModelWords {
     return this.#layout.threads + thread * THREAD_WORDS;
   }
 
-  /** Under the lock, with nothing to do (W3). Returns what `listen` needs. */
+  /** Under the lock, with nothing to do (ModelWords.W3). Returns what `listen` needs. */
   sleep(): number {
     const at = this.#threadAt(this.thread);
     this.words[at + SLEEPING] = 1;

@@ -17,7 +17,7 @@ export type PullRequest<Data extends object> = {
   /** The position of the device. */
   readonly device: number;
   readonly priority: number;
-  /** After the data are there, before waiters go on (P1). */
+  /** After the data are there, before waiters go on (OpenPulls.P1). */
   readonly callback: (() => unknown) | undefined;
 };
 
@@ -34,7 +34,7 @@ export type PullList<Data extends object> = {
   readonly requests: readonly PullRequest<Data>[];
   readonly device: number;
   isOpen: boolean;
-  /** Those of its open pulls that somebody has looked at, by index of the key (P3). */
+  /** Those of its open pulls that somebody has looked at, by index of the key (OpenPulls.P3). */
   readonly watched: Map<number, Pull<Data>>;
 };
 
@@ -92,7 +92,7 @@ export class OpenPulls<Data extends object> {
     return this.#openOf[device] as number;
   }
 
-  /** Its data are there (P1). */
+  /** Its data are there (OpenPulls.P1). */
   there(pull: Pull<Data>): void {
     if (pull.request.callback === undefined) this.over(pull);
     else void this.#call(pull, pull.request.callback);
@@ -155,7 +155,7 @@ export class OpenPulls<Data extends object> {
     list.watched.clear();
   }
 
-  /** P3 */
+  /** OpenPulls.P3 */
   #watch({ watched }: PullList<Data>, keyIndex: number, number: number): Pull<Data> {
     const known = watched.get(keyIndex);
     if (known !== undefined) return known;
@@ -213,7 +213,7 @@ export class OpenPulls<Data extends object> {
     return undefined;
   }
 
-  /** P2 */
+  /** OpenPulls.P2 */
   async #call(pull: Pull<Data>, callback: () => unknown): Promise<void> {
     const { device, plan } = pull.request;
     try {

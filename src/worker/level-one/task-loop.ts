@@ -99,7 +99,7 @@ export class TaskLoop {
     this.#copies.splice(before < 0 ? this.#copies.length : before, 0, copy);
   }
 
-  /** Does what there is to do, for a while (L1). */
+  /** Does what there is to do, for a while (TaskLoop.L1). */
   pump(): void {
     const { runner, clock } = this.#parts;
     this.#guarded(() => {
@@ -168,7 +168,7 @@ export class TaskLoop {
     }
   }
 
-  /** With the lock (L4): a run of shares, a copy that goes before them, or the bell to sleep on. */
+  /** With the lock (TaskLoop.L4): a run of shares, a copy that goes before them, or the bell to sleep on. */
   #nextStep(done: readonly Share[], isLate: () => boolean): Share[] | Copy | number | typeof NEWS | typeof LATE {
     const { rounds, words, hear, taskOf } = this.#parts;
     this.#finish(done);
@@ -200,7 +200,7 @@ export class TaskLoop {
     share.toMs = timeline();
   }
 
-  /** With the lock (L3). */
+  /** With the lock (TaskLoop.L3). */
   #finish(shares: readonly Share[]): void {
     const { meter, words, rounds } = this.#parts;
     for (const { claim, fromMs, toMs, thrown, hasFailed } of shares) {
@@ -248,7 +248,7 @@ export class TaskLoop {
     );
   }
 
-  /** With the lock (L3). `failure`: what all of them failed with; 0: none did. */
+  /** With the lock (TaskLoop.L3). `failure`: what all of them failed with; 0: none did. */
   #finishBatch(claims: readonly Claim[], fromMs: number, failure: number): void {
     const { meter, rounds, timeline } = this.#parts;
     const toMs = timeline();

@@ -80,7 +80,7 @@ export class TaskQueue {
     return heap === undefined ? undefined : { priority: heap.firstPriority, sequence: heap.firstSequence };
   }
 
-  /** A run of shares (Q2); empty if there is nothing to do. The thread has to call `finish`. */
+  /** A run of shares (TaskQueue.Q2); empty if there is nothing to do. The thread has to call `finish`. */
   claim(): Claim[] {
     const run: Claim[] = [];
     for (let elements = 0; run.length < CLAIMS_MAX && elements < RUN_ELEMENTS_MAX; ) {
@@ -170,7 +170,7 @@ export class TaskQueue {
     words[work + WORK.active] = active;
     const left = (words[work + WORK.count] as number) - share - 1;
     if (left === 0 || active >= this.#rules.threadsMax)
-      heap.removeFirst(); // Q1
+      heap.removeFirst(); // TaskQueue.Q1
     else this.#model.ringSleepers(Math.min(left, this.#rules.threadsMax - active));
     return { keyIndex, device, share, round: this.#roundOf(keyIndex, device), failure: 0 };
   }

@@ -4,7 +4,7 @@
 // Invariants:
 //   KvRecut.K1. Every key and value of the refused calls is carried once, and nothing else; pieces of a long value stay
 //       the pieces they were, and in order.
-//   KvRecut.K2. Of a part that its server gathers as a whole (K11 of spec/protocol.md) everything travels again: what
+//   KvRecut.K2. Of a part that its server gathers as a whole (spec/protocol.md, K11) everything travels again: what
 //       it took before the refusal, it dropped.
 
 import { sliceByRange, soleOwner } from "../../keys/key-list.ts";
@@ -38,7 +38,7 @@ function piecesAgain(request: KvRequest, { part, pieces }: Run, epoch: number): 
 }
 
 function runsOf(refused: readonly KvFrame[]): readonly Run[] {
-  const gathered = new Set(refused.filter(({ part }) => part.isGathered === true).map(({ part }) => part)); // K2
+  const gathered = new Set(refused.filter(({ part }) => part.isGathered === true).map(({ part }) => part)); // KvRecut.K2
   const runs: Run[] = [...gathered].map(({ keyFrom, keyTo, valueFrom, valueTo }) => ({
     part: { keyFrom, keyTo, valueFrom, valueTo },
     pieces: [],

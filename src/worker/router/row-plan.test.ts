@@ -15,7 +15,7 @@ const placementOf = (count: number) => rangePlacement({ servers: Array.from({ le
 const ownerOf = (placement: ReturnType<typeof placementOf>, key: bigint): number =>
   placement.ownerOf(partOf(Number(key & 0xffff_ffffn), Number(key >> 32n)));
 
-test("keys are sent once and to their owner, gradients added in the order of the list, rows brought back (R1)", () => {
+test("keys are sent once and to their owner, gradients added in the order of the list, rows brought back (RowPlan.R1)", () => {
   for (const serverCount of [1, 2, 5]) {
     const placement = placementOf(serverCount);
     const planner = new RowPlanner(new Arena({ bytesMax: 2 ** 24, shared: false }), { placement }, 7);

@@ -156,7 +156,7 @@ export class RowPlan {
   readonly keyCount: number;
   /** One for each server that owns some of the keys. */
   parts: readonly RowPart[] = [];
-  /** Of the placement that it was made by (R3). */
+  /** Of the placement that it was made by (RowPlan.R3). */
   epoch = 0;
   /** Where the keys of the parts lie in the arena, one part after the other. */
   keysAddress = 0;
@@ -217,7 +217,7 @@ export class RowPlan {
 
   /**
    * The gradients of the rows in the order of the parts: the caller's own array where nothing had to be done. `merge`
-   * is for values (R1), and for rows that no kernel adds up.
+   * is for values (RowPlan.R1), and for rows that no kernel adds up.
    */
   gradients(values: Float32Array, width: number, merge?: MergeNumber | RowJoin): Float32Array {
     if (this.#isAsGiven) return values;
@@ -276,7 +276,7 @@ export class RowPlan {
     return list;
   }
 
-  /** Gives the memory back, once no call of the plan is open (R2). */
+  /** Gives the memory back, once no call of the plan is open (RowPlan.R2). */
   release(): void {
     for (const { address, byteCount } of this.#spans.splice(0)) this.#planner.arena.release(address, byteCount);
   }

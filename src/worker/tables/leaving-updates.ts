@@ -41,7 +41,7 @@ export class LeavingUpdates<E extends RowElement = RowElement> {
   #whenIdle: Deferred<void> | undefined;
   /** Why the last of those that are sent again could not be sent. */
   #unsentFor: WeighbridgeError | undefined;
-  /** What the next call of the table reports (L1). */
+  /** What the next call of the table reports (LeavingUpdates.L1). */
   failure: WeighbridgeError | undefined;
   /** The clock of this worker; the group sets it. */
   clockNow: () => number = () => 0;
@@ -50,7 +50,7 @@ export class LeavingUpdates<E extends RowElement = RowElement> {
     this.#options = options;
   }
 
-  /** What a thread added to a row at a clock waits to be sent with it (L1). */
+  /** What a thread added to a row at a clock waits to be sent with it (LeavingUpdates.L1). */
   add(rowId: number, clock: number, updates: RowPlace<E>): void {
     const { name, sent } = this.#options;
     try {
@@ -60,7 +60,7 @@ export class LeavingUpdates<E extends RowElement = RowElement> {
     }
   }
 
-  /** Sends what waits of the clocks up to `clockMax`: by clock, or as one sum (L2). */
+  /** Sends what waits of the clocks up to `clockMax`: by clock, or as one sum (LeavingUpdates.L2). */
   send(clockMax: number): void {
     const { sent, isByClock } = this.#options;
     this.#updateAll(sent.take(clockMax, isByClock));
@@ -80,7 +80,7 @@ export class LeavingUpdates<E extends RowElement = RowElement> {
     return exchange.sentBytes - before;
   }
 
-  /** L2 */
+  /** LeavingUpdates.L2 */
   #updateAll(taken: readonly { readonly clock: number; readonly rows: UpdatedRows<E> }[]): void {
     const clockMin = this.clockNow();
     for (const { clock, rows } of taken) this.#update(rows, Math.max(clock, clockMin));
@@ -96,7 +96,7 @@ export class LeavingUpdates<E extends RowElement = RowElement> {
       });
   }
 
-  /** A server refused these updates (L1). Returns whether they count for nothing, and will not be sent again. */
+  /** A server refused these updates (LeavingUpdates.L1). Returns whether they count for nothing, and will not be sent again. */
   failed(rows: UpdatedRows<E>, error: WeighbridgeError): boolean {
     const isLost = !isUnsent(error);
     if (isLost) this.failure ??= errorOf(`updates of ${this.#options.name} were refused`, error);
@@ -107,7 +107,7 @@ export class LeavingUpdates<E extends RowElement = RowElement> {
     return isLost;
   }
 
-  /** Throws what was found out since the last call (L1). */
+  /** Throws what was found out since the last call (LeavingUpdates.L1). */
   checkFailure(): void {
     const { failure } = this;
     if (failure === undefined) return;
@@ -115,7 +115,7 @@ export class LeavingUpdates<E extends RowElement = RowElement> {
     throw failure;
   }
 
-  /** For the end of the table: all updates have been taken, or `failure` says why not (L1). */
+  /** For the end of the table: all updates have been taken, or `failure` says why not (LeavingUpdates.L1). */
   async close(): Promise<void> {
     await this.idle();
     const { name, sent } = this.#options;

@@ -28,9 +28,9 @@ const NONE: readonly OpenRead[] = [];
 export class OpenReads {
   readonly #client: RowRequests;
   readonly #exchange: Pick<TableExchange, "read">;
-  /** By row (R2). */
+  /** By row (OpenReads.R2). */
   readonly #open = new Map<number, readonly OpenRead[]>();
-  /** By clock: what leaves at the end of this turn (R1). */
+  /** By clock: what leaves at the end of this turn (OpenReads.R1). */
   #leaving = new Map<number, Set<number>>();
 
   constructor(client: RowRequests, exchange: Pick<TableExchange, "read">) {
@@ -55,7 +55,7 @@ export class OpenReads {
     return waiting.told.promise;
   }
 
-  /** Asks for it once more (R3). False: it was asked for too often. */
+  /** Asks for it once more (OpenReads.R3). False: it was asked for too often. */
   again(read: OpenRead): boolean {
     if (++read.attempts >= ATTEMPTS) return false;
     this.#leave(read.rowId, read.clock);
@@ -70,7 +70,7 @@ export class OpenReads {
     for (const waiting of read.waiting.splice(0)) tell(waiting);
   }
 
-  /** R1 */
+  /** OpenReads.R1 */
   #leave(rowId: number, clock: number): void {
     if (this.#leaving.size === 0) this.#client.functions.router.clock.soon(() => this.#send());
     const rowIds = this.#leaving.get(clock);
@@ -85,7 +85,7 @@ export class OpenReads {
       this.#exchange.read(rowIds, clock).catch((thrown: unknown) => this.#failed(rowIds, clock, thrown));
   }
 
-  /** R3 */
+  /** OpenReads.R3 */
   #failed(rowIds: ReadonlySet<number>, clock: number, thrown: unknown): void {
     const { functions, handle } = this.#client;
     void functions.explained(thrown, handle, {}).then((error) => {

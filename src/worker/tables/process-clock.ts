@@ -34,7 +34,7 @@ export class ProcessClock {
     return member.clock - 1 === this.min ? this.#settle() : 0;
   }
 
-  /** M2. As `advance`. */
+  /** ProcessClock.M2. As `advance`. */
   leave(member: ClockMember): number {
     this.#members.delete(member);
     return this.#members.size === 0 ? 0 : this.#settle();

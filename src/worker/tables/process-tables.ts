@@ -139,13 +139,13 @@ export class ProcessTables {
     return joined;
   }
 
-  /** A thread has ended its clock, and has handed over what it added (G1). */
+  /** A thread has ended its clock, and has handed over what it added (ProcessTables.G1). */
   clockEnded(member: ClockMember): void {
     if (this.#options.isEager) this.#send(member.clock);
     if (this.#clock.advance(member) > 0) this.#moved();
   }
 
-  /** G3 */
+  /** ProcessTables.G3 */
   left(member: ClockMember): void {
     const rose = this.#clock.leave(member);
     if (this.#clock.memberCount > 0) {
@@ -158,7 +158,7 @@ export class ProcessTables {
     worker.leaveClocks().catch((thrown: unknown) => worker.log.warn("leaving the clock set failed", { reason: reasonOf(thrown) }));
   }
 
-  /** G2 */
+  /** ProcessTables.G2 */
   #moved(): void {
     this.report(false);
     if (this.#isAdvancing) return;
@@ -171,7 +171,7 @@ export class ProcessTables {
     else this.#time.soon(run);
   }
 
-  /** G1. The next call of every table reports what failed. */
+  /** ProcessTables.G1. The next call of every table reports what failed. */
   #advance(): void {
     const { worker } = this.#options;
     try {

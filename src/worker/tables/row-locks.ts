@@ -44,7 +44,7 @@ export class RowLocks {
     return Math.imul(low, 0x9e3779b1) >>> 26;
   }
 
-  /** Waits until the group is this thread's. Not for the owner (L3). */
+  /** Waits until the group is this thread's. Not for the owner (RowLocks.L3). */
   lock(group: number, thread: number): void {
     const words = this.#words;
     const at = group * LINE_WORDS;
@@ -62,7 +62,7 @@ export class RowLocks {
     Atomics.store(words, at, 0);
   }
 
-  /** How often the group was given back; HELD while somebody has it (L4). */
+  /** How often the group was given back; HELD while somebody has it (RowLocks.L4). */
   changesOf(group: number): number {
     const words = this.#words;
     const at = group * LINE_WORDS;
@@ -95,7 +95,7 @@ export class RowLocks {
     }
   }
 
-  /** L2: the groups that a thread had when it ended. */
+  /** RowLocks.L2: the groups that a thread had when it ended. */
   takeFrom(thread: number): number[] {
     const groups: number[] = [];
     for (let group = 0; group < LOCK_COUNT; group++) if (Atomics.load(this.#words, group * LINE_WORDS) === thread) groups.push(group);

@@ -21,9 +21,9 @@ export interface RowUpdates<E extends RowElement = RowElement> {
   readonly isDense: boolean;
   /** Throws where `add` of this update to a span would, for want of room. */
   checkRoom(updates: RowPlace<E>, column: number, update: UpdateOf<E>): void;
-  /** Changes a row by one update. Throws OUT_OF_RANGE where a row has no room for another column (U3). */
+  /** Changes a row by one update. Throws OUT_OF_RANGE where a row has no room for another column (RowUpdates.U3). */
   apply(row: RowPlace<E>, column: number, update: UpdateOf<E>): void;
-  /** Puts one more update into a span of them (U1). Throws as `apply`. */
+  /** Puts one more update into a span of them (RowUpdates.U1). Throws as `apply`. */
   add(updates: RowPlace<E>, column: number, update: UpdateOf<E>): void;
   /** Puts a span of updates into another one, behind what is there. Throws as `apply`. */
   merge(updates: RowPlace<E>, more: RowPlace<E>): void;
@@ -38,7 +38,7 @@ export function spanOf<E extends RowElement>(cells: RowArray<E>): RowPlace<E> {
   return { cells, start: 0, length: cells.length };
 }
 
-/** Adds one update to a span and to the row, where there is one (U4). Throws as `apply`. */
+/** Adds one update to a span and to the row, where there is one (RowUpdates.U4). Throws as `apply`. */
 export function addToBoth<E extends RowElement>(
   type: RowUpdates<E>,
   span: RowPlace<E>,
@@ -53,7 +53,7 @@ export function addToBoth<E extends RowElement>(
   type.add(span, column, update);
 }
 
-/** The same for several columns, by their list or from a first one on: all of them or none (U3). */
+/** The same for several columns, by their list or from a first one on: all of them or none (RowUpdates.U3). */
 export function addAllToBoth<E extends RowElement>(
   type: RowUpdates<E>,
   span: RowPlace<E>,
@@ -77,7 +77,7 @@ function copyOf<E extends RowElement>(place: RowPlace<E>): { place: RowPlace<E>;
   return { place, start, cells: cells.slice(start, start + length) as RowArray<E> };
 }
 
-/** Adds a span of updates to a span and to the row, where there is one (U4). Throws as `apply`. */
+/** Adds a span of updates to a span and to the row, where there is one (RowUpdates.U4). Throws as `apply`. */
 export function layOnBoth<E extends RowElement>(
   type: RowUpdates<E>,
   span: RowPlace<E>,

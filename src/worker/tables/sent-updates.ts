@@ -118,7 +118,7 @@ export class SentUpdates<E extends RowElement = RowElement> {
     this.#sent.delete(rows);
   }
 
-  /** S2: `taken` is what all rows have that this server sends from now on. */
+  /** SentUpdates.S2: `taken` is what all rows have that this server sends from now on. */
   settle({ server, epoch, taken }: RowOrigin): void {
     for (const sent of this.#sent) {
       const isOver = sent.epoch === epoch ? sent.server === server && isTaken(sent, taken) : sent.epoch < epoch;
@@ -126,12 +126,12 @@ export class SentUpdates<E extends RowElement = RowElement> {
     }
   }
 
-  /** S2, in exact mode: so much have all servers taken. */
+  /** SentUpdates.S2, in exact mode: so much have all servers taken. */
   settleAll(taken: number): void {
     for (const sent of this.#sent) if (sent.isAcknowledged && isTaken(sent, taken)) this.#sent.delete(sent);
   }
 
-  /** S1. False when it cannot be known what the row has: nothing was changed. */
+  /** SentUpdates.S1. False when it cannot be known what the row has: nothing was changed. */
   layOver(rowId: number, row: RowPlace<E>, origin: RowOrigin): boolean {
     const { length } = row;
     for (const { rows, epoch, isAcknowledged } of this.#sent)

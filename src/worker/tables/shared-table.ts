@@ -121,7 +121,7 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
     return this.#rows.find(rowId >>> 0, Math.floor(rowId / HALF)) !== NO_SLOT;
   }
 
-  /** S1. Takes the lock only if somebody else has it, or had it while the row was copied. */
+  /** SharedTable.S1. Takes the lock only if somebody else has it, or had it while the row was copied. */
   pin(rowId: number): number {
     const locks = this.#locks;
     const group = locks.groupOf(rowId >>> 0);
@@ -193,7 +193,7 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
     this.#free[this.#freeCount++] = slot;
   }
 
-  /** Who ends in between has not made it: the row is read again (S2). */
+  /** Who ends in between has not made it: the row is read again (SharedTable.S2). */
   inc(rowId: number, column: number, update: UpdateOf<E>): void {
     const low = rowId >>> 0;
     const high = low === rowId ? 0 : Math.floor(rowId / HALF);

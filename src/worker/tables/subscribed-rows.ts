@@ -38,7 +38,7 @@ export class SubscribedRows {
     this.#isSubscribed = new Uint8Array(slotCount);
   }
 
-  /** What this server has pushed; undefined for a process or a placement that has been replaced (S1). */
+  /** What this server has pushed; undefined for a process or a placement that has been replaced (SubscribedRows.S1). */
   #of({ server, incarnation, epoch }: Pusher): { clock: number; order: number } | undefined {
     const known = this.#pushed.get(server);
     if (epoch < this.#epoch || (known !== undefined && incarnation < known.incarnation)) return undefined;
@@ -58,7 +58,7 @@ export class SubscribedRows {
     return this.#isSubscribed[slot] === 1;
   }
 
-  /** The row in a slot was read from a server at an order (S1). */
+  /** The row in a slot was read from a server at an order (SubscribedRows.S1). */
   read(slot: number, from: Pusher, order: number): void {
     const pushed = this.#of(from);
     this.#isSubscribed[slot] = pushed !== undefined && order >= pushed.order ? 1 : 0;
@@ -87,7 +87,7 @@ export class SubscribedRows {
     for (const look of this.#waiters) look();
   }
 
-  /** What `find` returns once it is not undefined: it is asked after every push. Undefined when none helped (S2). */
+  /** What `find` returns once it is not undefined: it is asked after every push. Undefined when none helped (SubscribedRows.S2). */
   wait<T>(find: () => T | undefined): T | Promise<T | undefined> {
     const found = find();
     if (found !== undefined) return found;

@@ -66,7 +66,7 @@ export class SystemThread {
     this.#options.port.postMessage(reply);
   }
 
-  /** The thread is no more (T2). */
+  /** The thread is no more (SystemThread.T2). */
   async ended(): Promise<void> {
     if (this.#isOver) return;
     this.#isOver = true;
@@ -87,7 +87,7 @@ export class SystemThread {
       return;
     }
     for (const unpin of request.unpins) this.#unpin(unpin);
-    void this.#chain.then(() => request.reads.map((read) => this.#read(read))); // T1
+    void this.#chain.then(() => request.reads.map((read) => this.#read(read))); // SystemThread.T1
   }
 
   async #obey(request: Exclude<ThreadRequest, { readonly kind: "rows" }>): Promise<void> {

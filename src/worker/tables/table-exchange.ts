@@ -21,7 +21,7 @@ import type { Pusher } from "./subscribed-rows.ts";
 const KEY_BYTES = 8;
 const WORD_BYTES = 4;
 const HALF = 2 ** 32;
-/** So many requests with updates are kept before servers are asked what they have taken (E1). */
+/** So many requests with updates are kept before servers are asked what they have taken (TableExchange.E1). */
 const UNSETTLED_MAX = 64;
 const NO_KEYS = new BigUint64Array(0);
 
@@ -87,7 +87,7 @@ export class TableExchange<E extends RowElement = RowElement> {
   /** Payload bytes out and in. */
   sentBytes = 0;
   receivedBytes = 0;
-  /** With so many requests that may not be in rows servers are asked (E1). */
+  /** With so many requests that may not be in rows servers are asked (TableExchange.E1). */
   #surveyAt = UNSETTLED_MAX;
 
   constructor(options: TableExchangeOptions<E>) {
@@ -242,7 +242,7 @@ export class TableExchange<E extends RowElement = RowElement> {
     return requestOf(tableRead, { to: { server, epoch }, request: { parameter, ...about, keys }, scope: parameter, answered, cutAgain });
   }
 
-  /** E1 */
+  /** TableExchange.E1 */
   #survey(): void {
     const { client, sent } = this.#options;
     const { functions, handle } = client;

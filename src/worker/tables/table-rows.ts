@@ -67,7 +67,7 @@ export class Prefetches {
   readonly #open = new Set<Promise<void>>();
 
   /**
-   * `coming` is one more. A promise if its caller has to wait (P1). One that fails is over as well: who reads the row
+   * `coming` is one more. A promise if its caller has to wait (Prefetches.P1). One that fails is over as well: who reads the row
    * is told.
    */
   add(coming: Promise<void>): Promise<void> | undefined {

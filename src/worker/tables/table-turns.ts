@@ -61,7 +61,7 @@ export class TableTurns {
     return done.promise;
   }
 
-  /** T2 */
+  /** TableTurns.T2 */
   #try(locks: RowLocks): void {
     if (!locks.tryLockAll()) {
       this.#clock.after(AGAIN_MS, () => this.#try(locks));

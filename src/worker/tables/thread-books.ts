@@ -58,7 +58,7 @@ export class OwnBooks<E extends RowElement = RowElement> {
   }
 
   /**
-   * Closes the book with what was added at a clock, and opens the next one (B2). Returns the number of the closed one;
+   * Closes the book with what was added at a clock, and opens the next one (ThreadBooks.B2). Returns the number of the closed one;
    * -1 when nothing was in it.
    */
   turn(clock: number): number {
@@ -97,7 +97,7 @@ export class SharedBooks<E extends RowElement = RowElement> {
     this.#states = new Int32Array(states);
   }
 
-  /** What is in books that the owner has not taken: the updates of a row, one span for each book (B1). */
+  /** What is in books that the owner has not taken: the updates of a row, one span for each book (ThreadBooks.B1). */
   *spansOf(low: number, high: number): Iterable<RowPlace<E>> {
     for (const [book, { rows, place }] of this.#books.entries()) {
       if (this.#states[book * BOOK_WORDS] === TAKEN) continue;

@@ -64,7 +64,7 @@ export class ThreadLine {
     port.onmessage = ({ data }) => this.#heard(data as ThreadReply);
   }
 
-  /** L1 */
+  /** ThreadLine.L1 */
   post(request: ThreadRequest): void {
     this.#postRows();
     this.#port.postMessage(request);

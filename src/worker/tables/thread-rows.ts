@@ -107,7 +107,7 @@ export class ThreadRows<E extends RowElement = RowElement> implements TableRows<
     return slot !== NO_SLOT ? slot : this.table.pinFresh(low, high, this.need);
   }
 
-  /** T1. Throws what the row type throws. */
+  /** ThreadRows.T1. Throws what the row type throws. */
   inc(rowId: number, column: number, update: UpdateOf<E>): void {
     const low = rowId >>> 0;
     const high = low === rowId ? 0 : Math.floor(rowId / HALF);

@@ -145,7 +145,7 @@ test("a checkpoint that fails is told at the end, and one that somebody else tak
   await failing("QUEUE_FULL");
 });
 
-test("a save of the servers that fails is told at once, and the next that is due is tried (C4)", async () => {
+test("a save of the servers that fails is told at once, and the next that is due is tried (ModelCheckpoint.C4)", async () => {
   let isFull = true;
   const jobs: string[] = [];
   const failures: unknown[] = [];
@@ -185,7 +185,7 @@ test("a cut is asked for before the next step, and before this worker's own file
   assert.deepEqual(happened, ["encoded", "cut", "file"]);
 });
 
-test("rows that workers keep are saved at ends of epochs, which wait for it, and at no step (C5)", async () => {
+test("rows that workers keep are saved at ends of epochs, which wait for it, and at no step (ModelCheckpoint.C5)", async () => {
   const early = stage({ isDistributed: true, keepsRows: true }, { everySteps: 1 });
   assert.throws(
     () => early.callback.begin(early.view),

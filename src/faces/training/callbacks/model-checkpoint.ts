@@ -60,7 +60,7 @@ export class ModelCheckpoint implements TrainingCallback {
     this.#onFailed = options.onFailed ?? ((error) => console.warn(`no checkpoint was saved after step ${this.#where}: ${reasonOf(error)}`));
   }
 
-  /** Throws BAD_ARGUMENT (C5). */
+  /** Throws BAD_ARGUMENT (ModelCheckpoint.C5). */
   begin({ keepsRows }: TrainingView): void {
     const { everySteps } = this.#options;
     if (!keepsRows || everySteps === undefined) return;
@@ -79,20 +79,20 @@ export class ModelCheckpoint implements TrainingCallback {
     if (this.#options.everySteps !== undefined || isMissed) return;
     await this.#saving; // the end of an epoch is not skipped
     await this.#save(view);
-    if (view.keepsRows) await this.#saving; // C5
+    if (view.keepsRows) await this.#saving; // ModelCheckpoint.C5
   }
 
-  /** Waits for a save under way, and saves what was learned since. Throws its error (C4). */
+  /** Waits for a save under way, and saves what was learned since. Throws its error (ModelCheckpoint.C4). */
   async end(view: TrainingView, error?: unknown): Promise<void> {
     await this.#saving;
-    if (error !== undefined || view.rank !== 0 || this.#savedStep === this.#stepCount) return; // C1, C3
+    if (error !== undefined || view.rank !== 0 || this.#savedStep === this.#stepCount) return; // ModelCheckpoint.C1, ModelCheckpoint.C3
     const { saving } = await this.#begin(view);
     await saving;
   }
 
   /** If servers save, training goes on while they write. */
   async #save(view: TrainingView): Promise<void> {
-    if (view.rank !== 0 || this.#saving !== undefined) return; // C1, C2
+    if (view.rank !== 0 || this.#saving !== undefined) return; // ModelCheckpoint.C1, ModelCheckpoint.C2
     const { saving } = await this.#begin(view);
     if (!view.isDistributed) return await saving;
     this.#saving = saving.catch(this.#onFailed).finally(() => {

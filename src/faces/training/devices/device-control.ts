@@ -61,7 +61,7 @@ export class DeviceControl {
     this.#device = device;
   }
 
-  /** The owner deals the samples of a unit and lets all devices begin (D1). */
+  /** The owner deals the samples of a unit and lets all devices begin (DeviceControl.D1). */
   begin(sampleCount: number, divisor: number): void {
     const words = this.#words;
     const step = Atomics.load(words, STEP) + 1;
@@ -80,7 +80,7 @@ export class DeviceControl {
     return Atomics.load(this.#words, STEP) !== this.#step;
   }
 
-  /** The number of a chunk that this thread has to compute, and to report as done; NO_CHUNK if there is none (D2). */
+  /** The number of a chunk that this thread has to compute, and to report as done; NO_CHUNK if there is none (DeviceControl.D2). */
   nextChunk(): number {
     if (this.#memory.dealing.isClaimed) return this.#claim();
     const step = Atomics.load(this.#words, STEP);

@@ -11,7 +11,7 @@ import type { HandOutTask, ReduceTask } from "../../../worker/level-one/model-ba
 import { createFactorWords, GradientFactors } from "./gradient-factors.ts";
 import { createMaxima, GradientSums, gradientKey, scratchWords } from "./gradient-sums.ts";
 
-test("the first device has the sums, of large gradients that are cut and of small ones together, and their magnitudes (GradientSums.G1, G2)", () => {
+test("the first device has the sums, of large gradients that are cut and of small ones together, and their magnitudes (GradientSums.G1, GradientSums.G2)", () => {
   const lengths = [100_003, 5, 40_000, 1];
   const arena = new Arena({ bytesMax: 16 * 2 ** 20 });
   const random = new Random(3);

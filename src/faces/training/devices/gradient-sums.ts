@@ -89,7 +89,7 @@ export class GradientSums implements TaskBackend<Float32Array> {
       kind: "shares",
       begin: (_plan, round) => (round > 0 ? this.#shares.length : 1),
       runShare: ({ kind }, share) => {
-        if (kind === "reduce") this.#sum(share); // G2
+        if (kind === "reduce") this.#sum(share); // GradientSums.G2
       },
     };
   }

@@ -74,7 +74,7 @@ export class SharedLoop {
 
   /**
    * For the owner: as `OptimizerKernels.updateBlock`, of rows that count no steps. `call` rings the other threads.
-   * Throws NODE_DEAD (S3).
+   * Throws NODE_DEAD (SharedLoop.S3).
    */
   update(call: () => void, ...block: Parameters<OptimizerKernels["updateBlock"]>): void {
     const words = this.#words;
@@ -84,7 +84,7 @@ export class SharedLoop {
     for (const [i, value] of block.entries()) words[ARGUMENTS + i] = value;
     Atomics.store(words, DONE, 0);
     const loop = (Atomics.load(words, CLAIM) >>> SHARE_BITS) + 1;
-    Atomics.store(words, CLAIM, (loop << SHARE_BITS) | count); // S1
+    Atomics.store(words, CLAIM, (loop << SHARE_BITS) | count); // SharedLoop.S1
     call();
     this.help();
     this.#waitFor(count);

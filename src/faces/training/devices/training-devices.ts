@@ -208,13 +208,13 @@ export class TrainingDevices {
       const text = `device ${device} of the training has ended: ${reasonOf(reason)}`;
       const failure = (): WeighbridgeError => new WeighbridgeError("NODE_DEAD", text, { cause: reason, detail: { device } });
       isReady.reject(failure());
-      this.#level.loseDevice(device, failure, device); // V3
+      this.#level.loseDevice(device, failure, device); // TrainingDevices.V3
     };
     this.#threads.push(starter.start(grant, { ready: () => isReady.resolve(), ended }));
     await waitFor(isReady.promise, `device ${device} of the training to start`, starter.clock, wait);
   }
 
-  /** Deals a unit that was read into the network's input, and lets the others begin (V1). */
+  /** Deals a unit that was read into the network's input, and lets the others begin (TrainingDevices.V1). */
   begin({ sampleCount, labels, globalSize }: UnitSamples): void {
     this.#labels.set(labels);
     this.#isBegun = true;
@@ -228,7 +228,7 @@ export class TrainingDevices {
     try {
       this.#isLast = this.#runner.run();
     } catch (thrown) {
-      this.#isLast = this.#runner.skip(); // V2
+      this.#isLast = this.#runner.skip(); // TrainingDevices.V2
       throw thrown;
     }
   }
