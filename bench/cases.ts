@@ -2,18 +2,20 @@
 //
 //   <direction>-<what one request carries>-w<requests in flight>[-spread][-fresh][-2x2]
 //   push, pull                  requests of one kind, over and over
-//   mix                         a push and then a pull of the same keys, in turn, as training does; both count as requests
+//   mix                         a push and then a pull of the same keys, in turn, as training does; both count as
+//                               requests
 //   4B 64KB 1MB 16MB            one key with that many bytes of values
 //   10kx64                      10,000 neighbouring keys of 64 floats
 //   random-10k-of-200kx64       10,000 random keys out of 200,000, of 64 floats each; another choice for every request
-//   table-uniform-10kx16        10,000 rows of 16 floats out of a table of a million, chosen evenly, or by Zipf 1.05 (then with duplicates); pushes go
-//                               through AdaGrad
+//   table-uniform-10kx16        10,000 rows of 16 floats out of a table of a million, chosen evenly, or by Zipf 1.05
+//                               (then with duplicates); pushes go through AdaGrad
 //   adam-16MB                   a tensor of 16 MiB; pushes go through Adam
-//   -spread                     keys drawn from the whole 64-bit range, as hashed features are; without it they are neighbours
-//   -fresh                      every request carries a key list that no request carried before; the keys of a pull were pushed to since they
-//                               were last pulled: no cache of lists or answers helps. What prepares requests is not in
-//                               the time, so they run in bursts, and there are no such cases with two workers, whose
-//                               bursts would not coincide.
+//   -spread                     keys drawn from the whole 64-bit range, as hashed features are; without it they are
+//                               neighbours
+//   -fresh                      every request carries a key list that no request carried before; the keys of a pull
+//                               were pushed to since they were last pulled: no cache of lists or answers helps. What
+//                               prepares requests is not in the time, so they run in bursts, and there are no such
+//                               cases with two workers, whose bursts would not coincide.
 //   -2x2                        two servers and two workers; every request is spread evenly over both servers
 // Two are not timed. memory-1M-keys fills an idle server with a million keys of one float and looks at its memory;
 // memory-idle looks at a server and a worker that do nothing, run from the sources, and memory-idle-built at the same

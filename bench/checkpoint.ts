@@ -1,7 +1,8 @@
 // checkpoint — how long pushes take while a server saves 2 GB, and without. A worker's script; the server is a process
 // of its own:
 //
-//   weighbridge launch -s 1 -w 1 --worker-only --checkpoint-dir DIR -- bench/checkpoint.ts [--megabytes 2048] [--seconds 5]
+//   weighbridge launch -s 1 -w 1 --worker-only --checkpoint-dir DIR -- bench/checkpoint.ts [--megabytes 2048]
+//       [--seconds 5]
 //
 // The model: two thirds are an embedding (32 wide, AdaGrad), one third a dense tensor (Adam). One push at a time, each
 // awaited: 1,000 random rows, and in every tenth round one block of the tensor. What is reported is the time of a push

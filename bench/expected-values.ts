@@ -36,7 +36,10 @@ export function verify({ indices, width, values }: Rows, pushCountOf: (index: nu
   for (let row = 0; row < indices.length; row++) {
     const index = indices[row]!;
     const pushCount = pushCountOf(index);
-    assert(pushCount * GRADIENT_PERIOD + START_PERIOD < EXACT_MAX, "ExpectedValues.V1: a round must end before float32 sums become inexact");
+    assert(
+      pushCount * GRADIENT_PERIOD + START_PERIOD < EXACT_MAX,
+      "ExpectedValues.V1: a round must end before float32 sums become inexact",
+    );
     for (let place = 0; place < width; place++) {
       const expected = startValue(index, place) + gradientValue(place) * pushCount;
       const actual = values[row * width + place]!;

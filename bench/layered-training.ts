@@ -2,8 +2,8 @@
 // given speed: what a device waits for, with and without overlap. In simulated time (`runLayers`), or in whichever the
 // model is in (`trainLayers`).
 //
-//   overlap      a layer's gradient leaves as soon as it is computed, the last layer first, and its weights are waited for where the next
-//                step needs them, the first layer first; the first layer is the most urgent
+//   overlap      a layer's gradient leaves as soon as it is computed, the last layer first, and its weights are waited
+//                for where the next step needs them, the first layer first; the first layer is the most urgent
 //   no overlap   all gradients leave when all are computed, and all weights are there before the next step begins
 
 import { Session } from "../src/api/session.ts";

@@ -31,8 +31,8 @@ const PUSHES_UNDER_WAY = 8;
 const CHUNK_ROWS = 16_384;
 
 /**
- * What pushes did between two reports: how many were answered in which time, and the longest times without an answer, in
- * all and with a new epoch in it.
+ * What pushes did between two reports: how many were answered in which time, and the longest times without an answer,
+ * in all and with a new epoch in it.
  */
 type Report = {
   readonly pushes: number;

@@ -45,7 +45,8 @@ function rowsSubject(): Subject {
   setParamPs(network);
   const loss = new BinaryCrossEntropy(workspace, { sampleCountMax });
   const count = batchSize * STEPS;
-  const list = Float64Array.from({ length: count * IDS }, () => Math.floor(VOCAB * random.fraction() ** 4)); // few ids are asked for often
+  // Few ids are asked for often.
+  const list = Float64Array.from({ length: count * IDS }, () => Math.floor(VOCAB * random.fraction() ** 4));
   const dataset = new ArrayDataset({ labels: Uint8Array.from({ length: count }, (_, i) => i % 2), ids: { idsPerSample: IDS, list } });
   return { model: new Model(network, { loss, optimizer: { type: "adam", learningRate: 0.01 } }), dataset, batchSize };
 }

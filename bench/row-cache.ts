@@ -2,7 +2,8 @@
 // steps that take and give, beside the same steps with pulls and pushes. A worker's script; servers are processes of
 // their own:
 //
-//   weighbridge launch -s 2 -w 1 --worker-only -- bench/row-cache.ts [--seconds 4] [--compute-ms 0] [--warm-up-steps 150]
+//   weighbridge launch -s 2 -w 1 --worker-only -- bench/row-cache.ts [--seconds 4] [--compute-ms 0]
+//       [--warm-up-steps 150]
 //
 // A table of 200,000 × 64 floats under Adam (3 floats a value, and a count), batches of 4,096 ids drawn by Zipf's law
 // with exponent 1.05, consistency "bsp"; caches of 10, 1 and 0.1 % of the table, ten times that on the host. All rows

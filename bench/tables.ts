@@ -2,13 +2,15 @@
 // random rows, growth under new keys, and the worker's work on key lists. Figures for comparison within one run; the
 // machine decides the rest.
 //
-//   node bench/tables.ts [huge] [speed] [growth] [lists]      all of them when none is named; growth takes about a minute and 3 GB
+//   node bench/tables.ts [huge] [speed] [growth] [lists]      all of them when none is named; growth takes about a
+//                                                             minute and 3 GB
 //
-// speed    1 M rows, 10,240 keys a call, uniform and Zipf 1.05; a push takes gradients as they come, duplicates not summed
-// growth   1 to 20 M rows of 16 floats with their AdaGrad sums, 1,024 new keys a call; then the rates of `speed` at 20 M rows. Between the calls
-//          pages ahead are touched, as a server does in its idle turns; `growth-cold` is without. A virtual machine may
-//          be busy with giving memory back to its host for some seconds after a large process ended, and then has calls
-//          of 50 ms and more: wait for 20 s before
+// speed    1 M rows, 10,240 keys a call, uniform and Zipf 1.05; a push takes gradients as they come, duplicates not
+//          summed
+// growth   1 to 20 M rows of 16 floats with their AdaGrad sums, 1,024 new keys a call; then the rates of `speed` at 20
+//          M rows. Between the calls pages ahead are touched, as a server does in its idle turns; `growth-cold` is
+//          without. A virtual machine may be busy with giving memory back to its host for some seconds after a large
+//          process ended, and then has calls of 50 ms and more: wait for 20 s before
 // lists    duplicates and partition of 10,240 keys
 // huge     asks the system for large pages first, as a server does where koffi is installed
 
@@ -65,7 +67,8 @@ class Stage {
     const target = { name: "embedding", shape: [width] };
     const spec = resolveInitializer({ type: "uniform", low: -0.05, high: 0.05, seed: 1 });
     const updater = new Updater(arena, new SimdOptimizerKernels(arena), resolveOptimizer({ type: "adagrad" }), owner);
-    updater.begin({ step: 1, scheduleStep: 0, gradientScale: 1, workerRank: 0, magnitude: 1 }); // as a push does that was looked through
+    // As a push does that was looked through.
+    updater.begin({ step: 1, scheduleStep: 0, gradientScale: 1, workerRank: 0, magnitude: 1 });
     this.store = new TableStore({
       arena,
       kernels: new SimdKernels(arena),

@@ -3,7 +3,8 @@
 // overlap and without, the four in turn. With `--task mf --cache-rows 4000`: matrix factorisation, whose rows the
 // workers keep or do not, with overlap and without.
 //
-//   node bench/training.ts [--rounds n] [--limit samples] [--servers n] [--workers n]... [--task name] [--cache-rows count]
+//   node bench/training.ts [--rounds n] [--limit samples] [--servers n] [--workers n]... [--task name]
+//       [--cache-rows count]
 //
 // Steps a second of the whole job (a step is a batch of all workers together), and the share of the workers' time that
 // they waited for parameters: medians, and in brackets the least and greatest. With as many cores as workers and

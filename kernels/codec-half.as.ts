@@ -1,8 +1,9 @@
 // codec-half — f32 to 16 bits and back: fp16 (IEEE binary16) and bf16 (the upper half of an f32). Rounds to the
 // nearest, ties to even. Nothing but integer operations touches a NaN, so the bits are the same everywhere.
 //
-// fp16: let e be the exponent of |x|, at least -14. The f32 numbers from 2^(e+13) on lie as far apart as the fp16 numbers do at |x|, so
-// |x| + 2^(e+13) is rounded as fp16 rounds, subnormals included; what it exceeds 2^(e+13) by, counted in steps, is the fraction.
+// fp16: let e be the exponent of |x|, at least -14. The f32 numbers from 2^(e+13) on lie as far apart as the fp16
+// numbers do at |x|, so |x| + 2^(e+13) is rounded as fp16 rounds, subnormals included; what it exceeds 2^(e+13) by,
+// counted in steps, is the fraction.
 
 import { held } from "./held-constant.as";
 
@@ -58,7 +59,8 @@ export function decodeFp16(source: usize, floatCount: u32, target: usize): void 
 /** Four fp16, each in 32 bits, to four floats. */
 @inline function fromFp16(half: v128, magnitudes: v128, largest: v128, rebias: v128, smallest: v128, normals: v128): v128 {
   const magnitude = v128.and(half, magnitudes), shifted = i32x4.shl(magnitude, 13);
-  const special = v128.and(i32x4.gt_s(magnitude, largest), rebias); // infinity and NaN have the highest exponent of both
+  // Infinity and NaN have the highest exponent of both.
+  const special = v128.and(i32x4.gt_s(magnitude, largest), rebias);
   const normal = i32x4.add(i32x4.add(shifted, rebias), special);
   const subnormal = f32x4.sub(v128.or(shifted, smallest), smallest); // as floats: 2^-14 and the fraction, less 2^-14
   const chosen = v128.bitselect(subnormal, normal, i32x4.gt_s(normals, magnitude));

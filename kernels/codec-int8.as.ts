@@ -1,7 +1,8 @@
 // codec-int8 — rows of f32 to one byte per value and back: q = nearest((x - zero) / scale), x' = q × scale + zero.
 //
-//   scale f32 × rows │ zero f32 × rows (centred only) │ q i8 × rows × width       scale = max |x - zero| / 127, at least 2^-126
+//   scale f32 × rows │ zero f32 × rows (centred only) │ q i8 × rows × width
 //
+// A scale is max |x - zero| / 127, at least 2^-126.
 // Symmetric: zero is 0 and not sent. Centred: zero is the middle between the row's smallest and largest value.
 //   CodecInt8.Q1. |x' - x| <= scale × (1/2 + 2^-15) + 2^-23 × |zero|.
 //   CodecInt8.Q2. Nothing that is decoded is NaN or infinite: the encoder refuses magnitudes above 2^126, the decoder
@@ -75,8 +76,8 @@ function encodeRow(row: usize, width: u32, zero: f32, scale: f32, target: usize)
 }
 
 /**
- * The index of the first row with a value that cannot be sent (CodecInt8.Q2), or -1. What was written before it means nothing
- * then.
+ * The index of the first row with a value that cannot be sent (CodecInt8.Q2), or -1. What was written before it means
+ * nothing then.
  */
 export function encodeInt8Rows(source: usize, rowCount: u32, width: u32, centred: bool, target: usize): i32 {
   const scales = target, zeros = target + (<usize>rowCount << 2), rowBytes = <usize>width << 2;

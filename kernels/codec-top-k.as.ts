@@ -86,7 +86,8 @@ function largest(list: usize, count: u32, rank: u32, histogram: usize): u32 {
  */
 function sampleFloor(gradient: usize, residual: usize, byteCount: usize, keepCount: u32, list: usize, histogram: usize): u32 {
   const sampleCount = <u32>(byteCount / SAMPLE_STRIDE) << 2, mask = held(0x7fff_ffff);
-  const rank = <u32>(<u64>keepCount * 3 * sampleCount / (<u64>byteCount >> 1)) + SAMPLE_SLACK; // 1.5 × keepCount × sampleCount / floatCount
+  // 1.5 × keepCount × sampleCount / floatCount.
+  const rank = <u32>(<u64>keepCount * 3 * sampleCount / (<u64>byteCount >> 1)) + SAMPLE_SLACK;
   if (rank > sampleCount) return 0;
   let to = list;
   for (let at: usize = 0; at + SAMPLE_STRIDE <= byteCount; at += SAMPLE_STRIDE, to += 16) {

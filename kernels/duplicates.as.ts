@@ -1,6 +1,7 @@
 // duplicates — finds repeated keys in a list by a scratch hash, and sums what belongs to one key.
 //
-//   scratch    u32 × 2^b, b = slotBits(n): at least two slots for each key.  0 = free, else [ tag : 32 - b bits | 1 + unique index : b bits ]
+//   scratch    u32 × 2^b, b = slotBits(n): at least two slots for each key
+//              0 = free, else [ tag : 32 - b bits | 1 + unique index : b bits ]
 //
 //   Duplicates.D1. Unique keys stand in the order of their first occurrences: the index of a first occurrence is the
 //       number of unique keys before it.
@@ -43,7 +44,8 @@ const FEW_OTHERS: u32 = 40;
   let at = <u32>(hash >> (64 - <u64>bits));
   while (true) {
     const slot = scratch + (<usize>at << 2), word = load<u32>(slot);
-    if (word == 0 || ((word & ~indexMask) == tag && keyAt(known, (word & indexMask) - 1) == key)) return slot; // Duplicates.D2
+    // Duplicates.D2
+    if (word == 0 || ((word & ~indexMask) == tag && keyAt(known, (word & indexMask) - 1) == key)) return slot;
     at = (at + 1) & indexMask;
   }
 }

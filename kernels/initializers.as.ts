@@ -5,7 +5,8 @@
 //   element j of the row of key   half j mod 2 of finish(s + ⌊j/2⌋ · STEP), s = finish(stream + key · STEP)
 //
 //   constant    offset
-//   uniform     min(offset + scale · ⌊bits / 2^8⌋, top)     rounded to f32 after each operation; scale = (high - low) / 2^24
+//   uniform     min(offset + scale · ⌊bits / 2^8⌋, top)     rounded to f32 after each operation;
+//                                                           scale = (high - low) / 2^24
 //   normal      offset ± scale · z(h), h = bits | 1, the sign from bit 0; in f64, rounded to f32 once
 //   truncated   the same with h moved into [cut, 2^32): every z is at most 2, distributed as if resampled until it is
 //
@@ -57,7 +58,8 @@ export class Recipe {
 @inline function normalValue(recipe: Recipe, bits: u32, truncated: bool): f32 {
   let h = bits | 1;
   if (truncated) h = <u32>(recipe.cut + ((<u64>h * (0x100000000 - recipe.cut)) >> 32));
-  const z = reinterpret<u64>(quantile(recipe.quantiles, h)) ^ (<u64>(~bits) << 63); // a branch on the sign would be mispredicted half the time
+  // A branch on the sign would be mispredicted half the time.
+  const z = reinterpret<u64>(quantile(recipe.quantiles, h)) ^ (<u64>(~bits) << 63);
   return <f32>(recipe.offset + recipe.scale * reinterpret<f64>(z));
 }
 

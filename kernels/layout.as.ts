@@ -8,10 +8,12 @@
 //       120       8   up to where pages ahead of the frontier were touched; what was loaded only to be in the cache
 //       128     400   heads of the allocator's free lists, u32 for each size class
 //       576     128   masks of 0 to 15 bytes, u64 each, for keys that are decoded
-//      1024    2560   hashes (u64), buckets, rows of the batch in hand and the indexes that are still open (u32), BATCH of each
+//      1024    2560   hashes (u64), buckets, rows of the batch in hand and the indexes that are still open (u32), BATCH
+//                     of each
 //      3584     400   heads of the reserve's free lists
-//      3984      36   the reserve: frontier u32, end u32, used bytes u64, its first byte u32, bytes of state that lie in it u32, of tables set aside u32,
-//                     of tables that were overdrawn u32, up to how many it takes of those now u32
+//      3984      36   the reserve: frontier u32, end u32, used bytes u64, its first byte u32, bytes of state that lie
+//                     in it u32, of tables set aside u32, of tables that were overdrawn u32, up to how many it takes of
+//                     those now u32
 //      4096   21504   hashes of the entries that a segment moves, u64 each
 //     25600   10752   their rows, u32 each
 //     40960           the first byte that is handed out

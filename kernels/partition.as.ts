@@ -2,7 +2,8 @@
 // says who owns what.
 //
 //   owners     u16 for each part: the owner's number, below ownerCount
-//   part       the top bits of mix(key); the same mix as in src/keys/mix.ts, bit for bit: clients in every language must agree on it
+//   part       the top bits of mix(key); the same mix as in src/keys/mix.ts, bit for bit: clients in every language
+//              must agree on it
 //   spans      u32 × (ownerCount + 1): owner o has the positions spans[o] to spans[o + 1] of the result
 //   sources    u32 for each position of the result: where its key stood in the list
 //

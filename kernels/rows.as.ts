@@ -73,7 +73,8 @@ export function seek(t: Table, keys: usize, n: u32): void {
   for (let i: usize = 0; i < n; i++) touched += load<u8>(batchBucket(i));
   for (let i: usize = 0; i < n; i++) {
     const hits = slotsWithTag(batchBucket(i), tagOf(batchHash(i)));
-    store<u32>(BATCH_ROWS + (i << 2), select<u32>(rowInSlot(batchBucket(i), ctz(hits | SLOT_LAST)), 0, hits != 0)); // no branch to mispredict
+    // No branch to mispredict.
+    store<u32>(BATCH_ROWS + (i << 2), select<u32>(rowInSlot(batchBucket(i), ctz(hits | SLOT_LAST)), 0, hits != 0));
   }
   t.touched = touched;
 }
@@ -152,7 +153,8 @@ export function hasCertainRoom(t: Table, n: u32): bool {
   if (t.depth + (32 - clz(n >> 10)) >= DEPTH_MAX) return false;
   const touched = <u64>min(t.segmentCount, n) + (n >> 7), growths = 4 * touched + 32;
   const apartBytes = min(<u64>1 << PART_BITS, PART_BITS * (touched + 1)) * (CHUNK_BYTES + 64);
-  const indexBytes = growths * (5 * CHUNK_BYTES + 64) + (<u64>64 << t.depth) + (growths << 7); // chunks and segments; directories
+  // Chunks and segments; directories.
+  const indexBytes = growths * (5 * CHUNK_BYTES + 64) + (<u64>64 << t.depth) + (growths << 7);
   const slabBytes = (<u64>n + 2) * <u64>t.rowBytes;
   return slabBytes + (slabBytes >> 2) + SLAB_BYTES_MAX * 2 + indexBytes + apartBytes <= certainRoom();
 }
@@ -332,7 +334,8 @@ export function gatherListedRows(rows: usize, keys: usize, n: u32, payloadBytes:
 
 export function addListedRows(rows: usize, keys: usize, n: u32, payloadBytes: u32, values: usize): i32 {
   let touched: u32 = 0;
-  for (let i: usize = 0; i < n; i++) if (load<u64>(<usize>load<u32>(rows + (i << 2))) != keyAt(keys, i)) return <i32>i; // Rows.R1
+  // Rows.R1
+  for (let i: usize = 0; i < n; i++) if (load<u64>(<usize>load<u32>(rows + (i << 2))) != keyAt(keys, i)) return <i32>i;
   for (let from: u32 = 0; from < n; from += BATCH, rows += BATCH << 2) {
     const count = min(BATCH, n - from);
     touched += touchRows(rows, count, KEY_BYTES + payloadBytes);

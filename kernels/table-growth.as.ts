@@ -59,7 +59,8 @@ export function grow(t: Table, s: Segment, hash: u64): bool {
 function split(t: Table, lower: Segment, hash: u64): bool {
   const depth = lower.depth, count = listEntries(t, lower), upperCount = countUpper(count, depth);
   if (upperCount == 0 || upperCount == count) return setApart(t, lower, hash, upperCount != 0);
-  const percent = LOAD_PERCENT_NEW - (count > ROOMY_ENTRIES_MAX ? 0 : t.loadSpread); // more would not fit the segment's list of chunks
+  // More would not fit the segment's list of chunks.
+  const percent = LOAD_PERCENT_NEW - (count > ROOMY_ENTRIES_MAX ? 0 : t.loadSpread);
   const isExpected = t.rowsExpected != 0;
   const lowerChunks = isExpected ? chunksOf(count - upperCount) : chunksFor(count - upperCount, percent);
   const upperChunks = isExpected ? chunksOf(upperCount) : chunksFor(upperCount, percent);
@@ -136,8 +137,8 @@ export function segmentRowsMax(t: Table): u32 {
 }
 
 /**
- * Splits an empty table until the segment of the hash with these top 32 bits has this depth (TableGrowth.G5). False when there is
- * no room.
+ * Splits an empty table until the segment of the hash with these top 32 bits has this depth (TableGrowth.G5). False
+ * when there is no room.
  */
 export function splitTo(t: Table, hashTop: u32, depth: u32): bool {
   const hash = <u64>hashTop << 32;
@@ -148,8 +149,8 @@ export function splitTo(t: Table, hashTop: u32, depth: u32): bool {
 }
 
 /**
- * The rows that were expected are there. Segments grow at loads of their own again (TableGrowth.G3), but for those that are fuller
- * already: they keep what room they have.
+ * The rows that were expected are there. Segments grow at loads of their own again (TableGrowth.G3), but for those that
+ * are fuller already: they keep what room they have.
  */
 export function settleRows(t: Table): void {
   t.rowsExpected = 0;

@@ -64,8 +64,8 @@ const MIX_FACTOR: u64 = 0xd6e8feb86659fd93;
 
 /**
  * The top bits choose the segment, bits 8 to 39 the bucket, of which the tag takes 24 to 31: those that hardly matter
- * to the bucket (TableShape.H1). The mix is without its last step, which leaves the part as it is. Four products: with fewer, keys
- * that differ in their parts alone would share bucket and tag.
+ * to the bucket (TableShape.H1). The mix is without its last step, which leaves the part as it is. Four products: with
+ * fewer, keys that differ in their parts alone would share bucket and tag.
  */
 @inline export function hashOf(t: Table, key: u64): u64 {
   let mixed = (key ^ (key >> 32)) * MIX_FACTOR;

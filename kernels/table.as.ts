@@ -1,7 +1,8 @@
 // table — a u64 -> row hash table inside an arena, one key at a time. The kernels for whole batches are in rows.as.ts.
 //
 //   row        [ key u64 | payload ]                                        lies in a slab, never moves
-//   index      segments of buckets (segment.as.ts), found by the directory (table-shape.as.ts), grown one by one (table-growth.as.ts)
+//   index      segments of buckets (segment.as.ts), found by the directory (table-shape.as.ts), grown one by one
+//              (table-growth.as.ts)
 //
 //   KernelTable.T1. Every u64 is a legal key: a tag match is believed only after the row's own key agrees.
 //   KernelTable.T2. Memory is taken before anything is changed: an insertion that finds no room leaves the table as it
@@ -135,7 +136,8 @@ function slabBytesFor(t: Table, rows: u32): u32 {
   if (wanted >= <u64>SLAB_BYTES_MAX) return SLAB_BYTES_MAX;
   let bytes = <u32>wanted;
   if (bytes <= SLAB_BYTES_MIN) return bytes;
-  while (spanBytes(bytes) > <u32>wanted) bytes -= bytes >> 3; // the next smaller span: they are at least an eighth apart
+  // The next smaller span: they are at least an eighth apart.
+  while (spanBytes(bytes) > <u32>wanted) bytes -= bytes >> 3;
   return max(bytes, SLAB_BYTES_MIN);
 }
 

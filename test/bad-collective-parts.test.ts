@@ -140,7 +140,8 @@ test("parts of a ring of the wrong size, and exchanges of no size, end their ope
     await using circle = await CollectiveGroup.form();
     const outcome = outcomeOf(call(circle.collective));
     const answer = await circle.cluster.world.run(circle.client.ask(circle.part(fields), payload));
-    if (answer !== undefined) assert.equal(failureOf(answer).code, "BAD_REQUEST"); // else its link was cut, over which the caller's memory may be leaving
+    // Else its link was cut, over which the caller's memory may be leaving.
+    if (answer !== undefined) assert.equal(failureOf(answer).code, "BAD_REQUEST");
     assert.equal(await circle.cluster.world.run(outcome), "BAD_REQUEST");
   }
 });

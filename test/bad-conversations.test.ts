@@ -78,7 +78,8 @@ test("one buffer of small requests cannot ask for gigabytes: what is answered wa
   const usedBefore = arena.usedBytes;
   const [requestCount, keyCount] = [400, 128];
   for (let i = 0; i < requestCount; i++) {
-    const keys = Array.from({ length: keyCount }, (_, k) => BigInt(i * keyCount + k)); // other ones each time, so that no answer serves two
+    // Other ones each time, so that no answer serves two.
+    const keys = Array.from({ length: keyCount }, (_, k) => BigInt(i * keyCount + k));
     client.request({ ...PULL, arg0: keyCount, arg1: 2048 }, kvPayload(keys)); // a mebibyte each
   }
   client.pause();

@@ -191,7 +191,8 @@ async function fuzz(world: World, seed: number, frameCount: number): Promise<voi
   const honest = new HonestUse();
   const assault = new Assault(cluster, random);
   const { stackTraceLimit } = Error;
-  Error.stackTraceLimit = 0; // Most frames are refused with an error: to note where it arose took a quarter of the time.
+  // Most frames are refused with an error: to note where it arose took a quarter of the time.
+  Error.stackTraceLimit = 0;
   try {
     await honest.check(cluster, random);
     const bytesBefore = heapBytes();

@@ -52,7 +52,8 @@ if (office.isWorker) {
     await kv.wait(kv.pushPull(keys, gradients, weights));
   }
 
-  const meanRank = (office.numWorkers - 1) / 2; // Wishes grow evenly with the rank, so that this one's is the mean of all.
+  // Wishes grow evenly with the rank, so that this one's is the mean of all.
+  const meanRank = (office.numWorkers - 1) / 2;
   const worst = Math.max(...weights.map((weight, i) => Math.abs(weight - wish(meanRank, i))));
   if (!(worst < 1e-4)) throw new Error(`the weights are ${worst} away from the mean of all wishes`);
   console.log(`after ${ROUND_COUNT} rounds in step the weights are within ${worst.toExponential(1)} of what all workers want together`);

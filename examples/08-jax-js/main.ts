@@ -37,7 +37,8 @@ for (let i = 0; i < STEP_COUNT; i++) {
   const { points, sides } = spirals(BATCH, i * workerCount + rank);
   const [value, gradients] = step(weights, points, sides);
   last = (await value.data())[0] as number;
-  weights = await parameters.step(gradients); // pushes gradients, ends the clock, and brings what all workers' gradients made
+  // Pushes gradients, ends the clock, and brings what all workers' gradients made.
+  weights = await parameters.step(gradients);
 }
 console.log(`worker ${rank}: ${STEP_COUNT} steps of ${BATCH} points, loss ${last.toFixed(4)}`);
 

@@ -72,7 +72,8 @@ async function learn(user: bigint, item: bigint, clicked: boolean): Promise<void
   const [of, row] = await Promise.all([users.pull([user], undefined, WAIT), items.pull([item], undefined, WAIT)]);
   const error = liking(of, row, 0) - Number(clicked);
   const [forUser, forItem] = [row.map((value) => error * value), of.map((value) => error * value)];
-  await Promise.all([users.push([user], forUser, WAIT), items.push([item], forItem, WAIT)]); // the servers apply Adagrad
+  // The servers apply Adagrad.
+  await Promise.all([users.push([user], forUser, WAIT), items.push([item], forItem, WAIT)]);
 }
 
 /** A key is a whole number below 2^64, as text: JSON's own numbers end at 2^53. */
@@ -133,7 +134,8 @@ function refusalOf(error: unknown): Refusal {
   console.error(error);
   if (!isWeighbridgeError(error)) return new Refusal(500, "an error of ours");
   if (error.code === "UNKNOWN_PARAMETER") tables = undefined; // a server lost them: the next request makes them anew
-  if (error.code === "FENCED" || error.code === "CLOSED") void end(1); // this process is no replica any more: start another
+  // This process is no replica any more: start another.
+  if (error.code === "FENCED" || error.code === "CLOSED") void end(1);
   const isAway = error.retryable || ["UNKNOWN_PARAMETER", "FENCED", "CLOSED", "DEADLINE", "LINK_LOST"].includes(error.code);
   return isAway ? new Refusal(503, "try again later") : new Refusal(500, "an error of ours");
 }

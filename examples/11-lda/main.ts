@@ -148,7 +148,8 @@ async function show(): Promise<void> {
     for (let clock = 0; clock <= CLOCKS; clock++) {
       using row = await curves.get(rowOf(run, clock));
       const [likelihood = 0, ...ms] = row.toArray();
-      points.push({ x: Math.max(...ms) / 1000, y: likelihood / tokens.length }); // when the last one had ended the clock
+      // When the last one had ended the clock.
+      points.push({ x: Math.max(...ms) / 1000, y: likelihood / tokens.length });
     }
     const [first, last] = [points[0]!, points.at(-1)!];
     const from = `log-likelihood ${first.y.toFixed(3)} → ${last.y.toFixed(3)} per flight`;

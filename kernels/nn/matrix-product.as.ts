@@ -1,14 +1,17 @@
 // matrix-product — dense products of row-major matrices, all of f32. Two shapes of one idea, eight sums in registers:
 //
-//   multiply             C[m × n] (+)= A · B      4 × 8 tiles: one number of each of 4 rows times 8 neighbours of a row of B
-//   multiplyTransposed   C[m × n] (+)= A · Bᵀ     2 × 4 tiles of dot products, 4 lanes each, as rows of A and of B lie along the depth
+//   multiply             C[m × n] (+)= A · B      4 × 8 tiles: one number of each of 4 rows times 8 neighbours of a row
+//                                                 of B
+//   multiplyTransposed   C[m × n] (+)= A · Bᵀ     2 × 4 tiles of dot products, 4 lanes each, as rows of A and of B lie
+//                                                 along the depth
 //
 // Tiles over the edge are computed like all others, from rows that are repeated or columns that are zeros, and stored
 // in part: a narrower tile would have too few sums to keep the multipliers busy, and so be no faster.
 //
 // Order of additions, which the reference repeats:
 //   multiply             Σ over the depth, ascending, from 0; then + C.
-//   multiplyTransposed   lane l adds the products l, l+4, …; the sum is (l0 + l2) + (l1 + l3), then the depth's last 0 to 3; then + C.
+//   multiplyTransposed   lane l adds the products l, l+4, …; the sum is (l0 + l2) + (l1 + l3), then the depth's last 0
+//                        to 3; then + C.
 
 import { multiplyAdd } from "./multiply-add.as";
 
@@ -123,7 +126,10 @@ function pack(b: usize, row: usize, k: u32, width: u32, panel: usize): void {
   }
 }
 
-/** The larger of A and B is read once: where it does not fit a core's own cache, cores that share the next one hold each other up. */
+/**
+ * The larger of A and B is read once: where it does not fit a core's own cache, cores that share the next one hold each
+ * other up.
+ */
 export function multiplyTransposed(m: u32, n: u32, k: u32, a: usize, b: usize, c: usize, flags: u32): void {
   const accumulate = (flags & ACCUMULATE) != 0;
   if (m >= n) {

@@ -1,10 +1,10 @@
 // adagrad — optimizers that divide by the root of squares: AdaGrad, row-wise AdaGrad, RMSprop without and with
 // momentum.
 //
-//   AdaGrad      s' = s + g²                w' = w - lr·g / (√s' + ε)                           slot 0: s
-//   row-wise     s' = s + mean of g²        w' = w - (lr / (√s' + ε))·g                         one float for the whole row: s
-//   RMSprop      s' = s + (1-α)·(g² - s)    w' = w - lr·g / (√s' + ε)                           slot 0: s, α is beta2 (averagedSquares)
-//   … momentum   … b' = μ·b + g/(√s' + ε)   w' = w - lr·b'                                      slot 1: b, μ is beta1
+//   AdaGrad      s' = s + g²                w' = w - lr·g / (√s' + ε)        slot 0: s
+//   row-wise     s' = s + mean of g²        w' = w - (lr / (√s' + ε))·g      one float for the whole row: s
+//   RMSprop      s' = s + (1-α)·(g² - s)    w' = w - lr·g / (√s' + ε)        slot 0: s, α is beta2 (averagedSquares)
+//   … momentum   … b' = μ·b + g/(√s' + ε)   w' = w - lr·b'                   slot 1: b, μ is beta1
 //
 // The mean of a row is summed in f64, in four lanes: element j goes to lane j mod 4, and the lanes are added as (0 + 2)
 // + (1 + 3).

@@ -1,7 +1,9 @@
 // dc-asgd — SGD with delay compensation (Zheng et al. 2017), the adaptive variant DC-ASGD-a: the only published one
 // whose λ need not be tuned anew for each stage of a training.
 //
-//   s' = s + (1-m)·(g² - s)      w' = w - lr·(g + (λ/√(s' + ε))·g²·(w - b))      slot 0: s, m is beta2; slot `backupSlot`: b
+//   s' = s + (1-m)·(g² - s)      w' = w - lr·(g + (λ/√(s' + ε))·g²·(w - b))
+//
+// slot 0: s, slot `backupSlot`: b. m is beta2.
 //
 // b is what the pushing worker pulled last: what it computed g on. Updates only read it: a worker that pushes twice
 // without a pull is later the second time. It lies in slot `backupSlot`, or, of table rows, where a list says

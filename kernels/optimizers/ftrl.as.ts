@@ -1,6 +1,7 @@
 // ftrl — FTRL-proximal (McMahan et al. 2013), the optimizer of sparse linear models.
 //
-//   n' = n + g²      z' = z + g - ((√n' - √n)/α)·w      w' = 0 where |z'| ≤ l1, else (sign(z')·l1 - z') / ((β + √n')/α + l2)
+//   n' = n + g²      z' = z + g - ((√n' - √n)/α)·w      w' = 0 where |z'| ≤ l1, else
+//                                                            (sign(z')·l1 - z') / ((β + √n')/α + l2)
 //
 // slots 0, 1: z, n. α is the learning rate. Weight decay is l2's business and is not added to g.
 //
@@ -19,7 +20,8 @@ import { Hyper, Job } from "./job.as";
   const z = f32x4.add(read(linear, lanes), f32x4.sub(g, f32x4.mul(sigma, read(from, lanes)))), size = f32x4.abs(z);
   write(squares, n, lanes);
   write(linear, z, lanes);
-  const shrunk = f32x4.sub(v128.or(v128.andnot(z, size), l1), z); // the sign bit of z beside l1, which has none: sign(z)·l1
+  // The sign bit of z beside l1, which has none: sign(z)·l1.
+  const shrunk = f32x4.sub(v128.or(v128.andnot(z, size), l1), z);
   const value = f32x4.div(shrunk, f32x4.add(f32x4.mul(f32x4.add(beta, root), inverseAlpha), l2));
   write(to, v128.and(value, f32x4.gt(size, l1)), lanes);
 }

@@ -3,7 +3,7 @@
 //
 //                  values of row r           slot k of row r                      r
 //   table rows     r                         r + 4·width + k · 4·width            the address that the list holds
-//   block          target                    slots + k · slotStride               one span, r = 0 (row-wise optimizers: r = row index)
+//   block          target                    slots + k · slotStride               0: one span; row-wise: its index
 //   block rows     values + r · 4·width      slots + r · slotStep + k · slotStride   the index that the list holds
 //
 // A row's own count of steps (Adam): table rows behind their two slots, rows of a block in a list of their own

@@ -45,7 +45,7 @@ import { Hyper } from "./job.as";
   return bare ? gradient : f32x4.pmin(f32x4.pmax(f32x4.mul(scale, gradient), low), high);
 }
 
-/** The clipped gradient plus decay × value: L2 regularisation as PyTorch's classic optimizers have it. */
+/** The clipped gradient plus decay × value: weight decay as in the classic optimizers of PyTorch. */
 @inline export function decayed(gradient: v128, value: v128, bare: bool, scale: v128, low: v128, high: v128, decay: v128): v128 {
   return bare ? gradient : f32x4.add(clipped(gradient, false, scale, low, high), f32x4.mul(decay, value));
 }

@@ -5,7 +5,8 @@
 //   SGD        w' = w - lr·g
 //   Momentum   v' = μ·v + g           w' = w - lr·v'                   slot 0: v, μ is beta1
 //   Nesterov   v' = μ·v + g           w' = w - lr·(g + μ·v')
-//   assign, min, max                  w' = g, min(w, g), max(w, g)     the gradient as pushed: not scaled, clipped or decayed
+//   assign, min, max                  w' = g, min(w, g), max(w, g)     the gradient as pushed: not scaled, clipped or
+//                                                                      decayed
 //
 // The rate stands outside of v (PyTorch's way, not Hetu's): a new rate counts in full from its first step.
 

@@ -45,7 +45,8 @@ test("over links that carry less, a step's pushes still come before the end of i
   );
   assert.deepEqual((await groups[0]?.pull())?.[0], values);
   for (let step = 1; step <= 5; step++) {
-    const weights = await Promise.all(groups.map((group, rank) => group.step([Float32Array.of(rank, 2 - rank)]))); // mean 0.5 and 1.5
+    // Mean 0.5 and 1.5.
+    const weights = await Promise.all(groups.map((group, rank) => group.step([Float32Array.of(rank, 2 - rank)])));
     for (const [w] of weights) assert.ok(Math.abs((w?.[0] as number) - (1 / 3 - 0.5 * step)) < 1e-6, `step ${step}: ${w?.[0]}`);
   }
 });

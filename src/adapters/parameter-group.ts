@@ -63,8 +63,8 @@ export class ParameterGroup {
   }
 
   /**
-   * Creates the tensors that do not exist yet, and offers them these first values (ParameterGroup.G1). Throws BAD_ARGUMENT,
-   * SPEC_MISMATCH, NOT_FINITE.
+   * Creates the tensors that do not exist yet, and offers them these first values (ParameterGroup.G1). Throws
+   * BAD_ARGUMENT, SPEC_MISMATCH, NOT_FINITE.
    */
   static async open(session: Session, weights: readonly Weight[], options: GroupOptions, wait: WaitOptions = {}): Promise<ParameterGroup> {
     checkWaitOptions(wait);

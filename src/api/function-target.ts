@@ -18,7 +18,8 @@ export function routeOf(target: FunctionTarget, servers: readonly number[]): Rou
     if (servers.includes(server)) return { server };
     throw new WeighbridgeError("NO_ROUTE", `there are servers ${rangesOf(servers)}, and no server ${showValue(server)}`);
   }
-  const key = names.length === 1 && name === "key" ? (target as { readonly key: unknown }).key : undefined; // of two targets one would be forgotten
+  // Of two targets one would be forgotten.
+  const key = names.length === 1 && name === "key" ? (target as { readonly key: unknown }).key : undefined;
   if (typeof key !== "bigint" || BigInt.asUintN(64, key) !== key) {
     const unknown = names.find((other) => !NAMES.includes(other));
     const what = "{ server: its number } or { key: a bigint from 0 to 2^64 - 1 }";

@@ -150,8 +150,8 @@ export class Session {
   }
 
   /**
-   * Opens the tensor of this name, or makes it. Throws SPEC_MISMATCH if somebody described it differently (Session.S1). Without
-   * options it opens what is there, and throws UNKNOWN_PARAMETER if nobody has made it.
+   * Opens the tensor of this name, or makes it. Throws SPEC_MISMATCH if somebody described it differently (Session.S1).
+   * Without options it opens what is there, and throws UNKNOWN_PARAMETER if nobody has made it.
    */
   async tensor(name: string, options?: TensorOptions, wait: WaitOptions = {}): Promise<Tensor> {
     checkWaitOptions(wait);

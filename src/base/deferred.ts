@@ -72,8 +72,8 @@ function aborted(what: string, signal: AbortSignal | undefined): WeighbridgeErro
 }
 
 /**
- * Waits for all; rejects with the failure of the first in the list that failed. What they use is free afterwards, whether
- * they failed or not.
+ * Waits for all; rejects with the failure of the first in the list that failed. What they use is free afterwards,
+ * whether they failed or not.
  */
 export async function allEnded(promises: readonly Promise<unknown>[]): Promise<void> {
   for (const outcome of await Promise.allSettled(promises)) if (outcome.status === "rejected") throw outcome.reason;

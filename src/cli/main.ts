@@ -71,7 +71,8 @@ async function program(invocation: Invocation, firstWord = ""): Promise<Command>
     .version(packageJson.version)
     .enablePositionalOptions()
     .exitOverride()
-    .configureHelp({ subcommandTerm: (command) => command.name() }) // the full usage would leave no room for the summary in 80 columns
+    // The full usage would leave no room for the summary in 80 columns.
+    .configureHelp({ subcommandTerm: (command) => command.name() })
     .configureOutput({ outputError: (message, write) => write(message.replace(/^error: /, "weighbridge: ")) })
     .addHelpText("after", helpText(MORE_HELP));
   for (const name of Object.hasOwn(COMMANDS, firstWord) ? [firstWord] : Object.keys(COMMANDS)) {

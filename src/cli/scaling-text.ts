@@ -27,7 +27,9 @@ function stepText(view: ScalingView): string {
   }
 }
 
-/** Of replicated servers with their number of processes: "server 2, standby 2 (2 processes), standby 3 to be filled". */
+/**
+ * Of replicated servers with their number of processes: "server 2, standby 2 (2 processes), standby 3 to be filled".
+ */
 function awaitedText({ awaited, awaitedStandbys, fillingStandbys = [] }: ScalingView): string {
   if (awaitedStandbys === undefined) return namesText(awaited);
   const names = [...namesOf("server", awaited), ...namesOf("standby", awaitedStandbys)];

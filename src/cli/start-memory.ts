@@ -16,7 +16,10 @@ const TRIES_MAX = 10;
 
 type Collect = () => void;
 
-/** Collects once the node is quiet (StartMemory.M1), if it becomes quiet soon (StartMemory.M2). Does not keep the process alive. */
+/**
+ * Collects once the node is quiet (StartMemory.M1), if it becomes quiet soon (StartMemory.M2). Does not keep the
+ * process alive.
+ */
 export function releaseStartMemory(metrics: { readonly framesReceived: number }, collect: Collect = collectAll): void {
   let { framesReceived } = metrics;
   let tries = 0;

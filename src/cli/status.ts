@@ -51,7 +51,8 @@ async function clusterStatus(
   { scheduler, address, status }: FoundScheduler,
 ): Promise<{ readonly address: string; readonly reply: ClusterStatus }> {
   const scaling = ask(scheduler, scalingReport, {}, clock, { deadlineMs: findMs });
-  return { address, reply: { ...status, scaling: await scaling.catch(() => undefined) } }; // an older scheduler knows none
+  // An older scheduler knows none.
+  return { address, reply: { ...status, scaling: await scaling.catch(() => undefined) } };
 }
 
 const HEAD: TextRow = ["node", "role", "rank", "address", "state", "inc.", "heartbeat", "label"];

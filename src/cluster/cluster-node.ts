@@ -264,7 +264,8 @@ export abstract class ClusterNode {
   protected follow(roster: RosterView): void {
     this.#options.onRoster?.(roster);
     for (const { node, role, state, returns } of roster.nodes) {
-      if (state === "alive" || isAwaited({ state, returns }) || role === "standby") continue; // one whose slot is free may have taken over, and has to hear it
+      // One whose slot is free may have taken over, and has to hear it.
+      if (state === "alive" || isAwaited({ state, returns }) || role === "standby") continue;
       this.peer.channel(node)?.failCalls(nodeDeadError(node, state));
     }
     for (const entry of roster.nodes) if (entry.role === this.role) this.#followOwn(entry);

@@ -67,10 +67,11 @@ export class Pacer<H extends SyncUpdate<H>> {
   }
 
   /**
-   * Returns the clock of the worker on this server, which the caller sends to it (StalenessController.W5). Joining starts anew, also for an
-   * incarnation that is a member: its unfinished pushes are dropped, here as on servers that declared it dead, and it
-   * pushes them again everywhere. Such a member keeps its clock: no round completes without these pushes. `numbers` are
-   * the numbers of its pushes so far. Throws FENCED for an incarnation that was replaced, NODE_DEAD for one that ended.
+   * Returns the clock of the worker on this server, which the caller sends to it (StalenessController.W5). Joining
+   * starts anew, also for an incarnation that is a member: its unfinished pushes are dropped, here as on servers that
+   * declared it dead, and it pushes them again everywhere. Such a member keeps its clock: no round completes without
+   * these pushes. `numbers` are the numbers of its pushes so far. Throws FENCED for an incarnation that was replaced,
+   * NODE_DEAD for one that ended.
    */
   join(holder: WorkerIncarnation, numbers: Omit<PushReport, "clocks"> = NO_PUSHES): number {
     const member = this.clocks.memberAt(holder.worker);

@@ -3,7 +3,8 @@
 //
 //   init × size ──► formed ──► sync(v) passes when every member's version is at least v - tolerance
 //
-// The rule is that of reads (StalenessController.W2): a group is a staleness controller that forms with `size` members, and a parking lot.
+// The rule is that of reads (StalenessController.W2): a group is a staleness controller that forms with `size` members,
+// and a parking lot.
 //
 // Invariants (spec/consistency.md):
 //   SspGroup.G1. A sync passes exactly when the group has formed and every member's version is at least its own minus

@@ -11,16 +11,17 @@
 //       docs/decisions/0079).
 //   StalenessController.W2. A read at clock c with bound s is admitted exactly when clockMin >= c - s.
 //   StalenessController.W4. A read of a slowest member is admitted, whatever its bound: the cluster cannot deadlock.
-//   StalenessController.W5. A worker joins at clockMin: an earlier clock would undo StalenessController.W1, a later one would let it run
-//       ahead.
+//   StalenessController.W5. A worker joins at clockMin: an earlier clock would undo StalenessController.W1, a later one
+//       would let it run ahead.
 //   StalenessController.W6. An update is taken from members only, and only at its worker's clock or later.
 //   StalenessController.W7. A worker that leaves has finished its clock, and may join again. One that dies has finished
 //       only the clocks before.
 //
 // Bounded delay τ (OSDI'14: "a new task is blocked until all tasks τ times ago are finished") is the same rule. Task t
 // is the work at clock t; it is finished when its worker's clock is above t, since all its updates have then been
-// applied (spec/consistency.md, W8). All tasks before t - τ are finished exactly when clockMin >= t - τ: StalenessController.W2 for a read at clock t with
-// staleness τ. τ = 0 is sequential, τ = Infinity eventual. A task that reads nothing waits with a read of nothing.
+// applied (spec/consistency.md, W8). All tasks before t - τ are finished exactly when clockMin >= t - τ:
+// StalenessController.W2 for a read at clock t with staleness τ. τ = 0 is sequential, τ = Infinity eventual. A task
+// that reads nothing waits with a read of nothing.
 
 import { AssertionError } from "../base/assert.ts";
 import { badArgument } from "../base/errors.ts";

@@ -70,7 +70,10 @@ type OpenRounds<H> = Map<number, Kept<H>[]>;
 /** The clock that a member has reported. */
 export type MemberClock = { readonly incarnation: number; clock: number };
 
-/** The clocks of the members of a set: what every update and every clock passes (StalenessController.W1, StalenessController.W6). */
+/**
+ * The clocks of the members of a set: what every update and every clock passes (StalenessController.W1,
+ * StalenessController.W6).
+ */
 export class MemberClocks {
   protected readonly memberClocks: Map<number, MemberClock> = new Map();
   protected readonly incarnations: WorkerIncarnations = new WorkerIncarnations();
@@ -111,8 +114,8 @@ export class MemberClocks {
   }
 
   /**
-   * StalenessController.W6. Throws as `advance`, and STALE_UPDATE for a clock that its worker has passed: reads answered since then rely on
-   * having seen it. A clock that the worker has not reported yet is valid.
+   * StalenessController.W6. Throws as `advance`, and STALE_UPDATE for a clock that its worker has passed: reads
+   * answered since then rely on having seen it. A clock that the worker has not reported yet is valid.
    */
   checkUpdate(holder: WorkerIncarnation, clock: number): void {
     const member = this.memberOf(holder);
@@ -362,7 +365,10 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
     return clocks.map(([clock]) => clock).sort((a, b) => a - b);
   }
 
-  /** The open contributions of a parameter, by clock and then as in UpdateRounds.U2: they move with its part (spec/consistency.md, W10). */
+  /**
+   * The open contributions of a parameter, by clock and then as in UpdateRounds.U2: they move with its part
+   * (spec/consistency.md, W10).
+   */
   openOf(parameter: number): readonly (Contribution<H> & { readonly clock: number })[] {
     if (this.#open.size === 0) return []; // Copies ask for every part of every parameter.
     const open = [...this.#open].flatMap(([clock, rounds]) =>

@@ -49,8 +49,8 @@ export class WorkerIncarnations {
   }
 
   /**
-   * Throws FENCED for a replaced incarnation (WorkerIncarnations.L1), retryable NODE_DEAD for one that ended (WorkerIncarnations.L2),
-   * UNSUPPORTED for a guest (WorkerIncarnations.L3).
+   * Throws FENCED for a replaced incarnation (WorkerIncarnations.L1), retryable NODE_DEAD for one that ended
+   * (WorkerIncarnations.L2), UNSUPPORTED for a guest (WorkerIncarnations.L3).
    */
   check({ worker, incarnation }: WorkerIncarnation): void {
     if (isGuest(worker)) throw guestError(worker, "has no clock");

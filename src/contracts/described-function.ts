@@ -31,7 +31,8 @@ export function describedFunction<const Q extends Fields, const R extends Fields
     throw badArgument(`a function is described by an object with ${optionNames.join(", ")}, not ${showValue(options)}`);
   const { name, request, response, reads = false } = options;
   const made = contract({ name, request, response, target, effect: reads ? "read" : "update", answersAgain });
-  const unknown = Object.keys(options).find((option) => !optionNames.includes(option)); // "read" would be no promise at all
+  // "read" would be no promise at all.
+  const unknown = Object.keys(options).find((option) => !optionNames.includes(option));
   if (unknown !== undefined)
     throw badArgument(
       `${name}: a function has no ${JSON.stringify(unknown)}; there are ${optionNames.join(", ")}${didYouMean(unknown, optionNames)}`,

@@ -73,8 +73,9 @@ export const tableRead: Contract<typeof readRequest, typeof readResponse> = cont
 });
 
 /**
- * What workers serve: rows that have changed, once the lowest clock has risen (TableContracts.T2). All others that this server has and
- * the worker has read are as they were, and fresh to that clock too, once the last call of that clock has come.
+ * What workers serve: rows that have changed, once the lowest clock has risen (TableContracts.T2). All others that this
+ * server has and the worker has read are as they were, and fresh to that clock too, once the last call of that clock
+ * has come.
  */
 export const tablePushed: WorkerFunction<typeof pushedRequest, typeof pushedResponse> = workerFunction({
   name: "wb/tables/pushed",

@@ -63,7 +63,8 @@ export class CudaKernel {
   }
 
   /**
-   * CudaKernel.K2. Throws BAD_ARGUMENT for values that do not fit (CudaKernel.K1), DEVICE_FAILED if the driver refuses the launch.
+   * CudaKernel.K2. Throws BAD_ARGUMENT for values that do not fit (CudaKernel.K1), DEVICE_FAILED if the driver refuses
+   * the launch.
    */
   launch(options: LaunchOptions, ...values: readonly KernelArgument[]): void {
     if (values.length !== this.#sizes.length)

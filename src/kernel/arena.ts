@@ -223,7 +223,8 @@ export class Arena {
 
   /** Releases a span; `byteCount` is the count that was allocated. */
   release(address: number, byteCount: number): void {
-    if (address < SPAN_ALIGNMENT || address % SPAN_ALIGNMENT !== 0) throw new AssertionError(`Arena.A1: ${address} is no address of a span`);
+    if (address < SPAN_ALIGNMENT || address % SPAN_ALIGNMENT !== 0)
+      throw new AssertionError(`Arena.A1: ${address} is no address of a span`);
     this.module.release(address, byteCount);
   }
 

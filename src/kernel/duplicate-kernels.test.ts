@@ -48,7 +48,7 @@ test("unique keys come in the order of their first occurrence, and every key fin
       for (const open of IMPLEMENTATIONS) {
         const { uniqueKeys, indexes } = find(open, keys, inPlace);
         assert.deepEqual(uniqueKeys, expected);
-        if (expected.length === keys.length) assert.deepEqual(indexes, new Array(keys.length).fill(UNTOUCHED), "D3");
+        if (expected.length === keys.length) assert.deepEqual(indexes, new Array(keys.length).fill(UNTOUCHED), "DuplicateKernels.D3");
         else
           assert.deepEqual(
             indexes.map((index) => uniqueKeys[index]),

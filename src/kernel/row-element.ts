@@ -40,7 +40,8 @@ export const ELEMENT_NAMES: readonly RowElement[] = Object.keys(ROW_ELEMENTS) as
 export const ELEMENT_LIST: string = ELEMENT_NAMES.join(", ").replace(/, (\w+)$/, " and $1");
 
 export const WORD_BYTES = 4;
-for (const name of ELEMENT_NAMES) assert(ROW_ELEMENTS[name].bytes % WORD_BYTES === 0, `${name} is whole words`); // RowElement.E1
+// RowElement.E1
+for (const name of ELEMENT_NAMES) assert(ROW_ELEMENTS[name].bytes % WORD_BYTES === 0, `${name} is whole words`);
 
 export function isRowElement(value: unknown): value is RowElement {
   return typeof value === "string" && Object.hasOwn(ROW_ELEMENTS, value);

@@ -1,5 +1,5 @@
-// Goal: a network announces each gradient once, when it is final and before the layers below are computed (Layer.L4); its
-// parameters have one span each and start as a server would start them; a step takes no memory.
+// Goal: a network announces each gradient once, when it is final and before the layers below are computed (Layer.L4);
+// its parameters have one span each and start as a server would start them; a step takes no memory.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

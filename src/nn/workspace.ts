@@ -64,7 +64,8 @@ export class Workspace {
   /** Makes sure that `scratch` has at least this many bytes; for layers that are being built. */
   reserveScratch(byteCount: number): void {
     if (byteCount <= this.#scratchBytes) return;
-    this.#scratch = this.#take(byteCount); // the old one stays allocated until `close`: it is small, and a network is built once
+    // The old one stays allocated until `close`: it is small, and a network is built once.
+    this.#scratch = this.#take(byteCount);
     this.#scratchBytes = byteCount;
   }
 

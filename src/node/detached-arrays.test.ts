@@ -122,7 +122,8 @@ test("rows of tensors and tables: pushed, pulled, both, as given or put in order
     await failsOrEnds((_, into) => w.pullRows(rows, into, WAIT), true);
     await failsOrEnds((gradients, into) => w.pushPullRows({ rows, gradients }, rows, into, WAIT), true);
     await failsOrEnds((gradients, into) => w.pushRowsPull(rows, gradients, into, WAIT), true);
-    await failsOrEnds((gradients) => users.push(rows, gradients, WAIT), false); // by two servers: rows are put in order first
+    // By two servers: rows are put in order first.
+    await failsOrEnds((gradients) => users.push(rows, gradients, WAIT), false);
     await failsOrEnds((_, into) => users.pull(rows, into, WAIT), true);
     await failsOrEnds((gradients, into) => users.pushPull({ keys: rows, gradients }, rows, into, WAIT), true);
     await failsOrEnds((gradients) => coded.pushRows(rows, gradients, WAIT), false);

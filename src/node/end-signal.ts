@@ -26,8 +26,8 @@ const INIT_SIGNALS: readonly NodeJS.Signals[] = ["SIGTERM", "SIGINT", "SIGHUP"];
 const LISTENER_NAME = "weighbridgeEndSignal";
 
 /**
- * Calls `leave` before a signal ends this process, if that is our task (EndSignal.E2), and waits for it up to `leaveMs`. Returns
- * a function that stops listening.
+ * Calls `leave` before a signal ends this process, if that is our task (EndSignal.E2), and waits for it up to
+ * `leaveMs`. Returns a function that stops listening.
  */
 export function onEndSignal(leave: (() => Promise<void>) | undefined, leaveMs: number = SIGNAL_LEAVE_MS): () => void {
   if (!isMainThread) return leave === undefined ? () => {} : onThreadMessage(leave, leaveMs);

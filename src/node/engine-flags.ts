@@ -3,8 +3,9 @@
 //
 //   all roles   the path of a small request is twenty small functions; V8 stops inlining after about 900 bytes of
 //               bytecode, so that a third of the time went into calls between them (docs/decisions/0016)
-//   server      two neighbouring vectors of a kernel are compiled as one of twice the width (AVX2): roots and divisions,
-//               which bound AdaGrad and Adam, take half the time (docs/decisions/0021). Elements are rounded as before.
+//   server      two neighbouring vectors of a kernel are compiled as one of twice the width (AVX2): roots and
+//               divisions, which bound AdaGrad and Adam, take half the time (docs/decisions/0021). Elements are rounded
+//               as before.
 //
 // Invariants:
 //   EngineFlags.F1. A flag that Node's command line sets stays.

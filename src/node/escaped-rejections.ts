@@ -61,7 +61,10 @@ export class EscapedRejections {
     this.#log.error(message, { function: call.name, reason: reasonOf(reason), count });
   }
 
-  /** EscapedRejections.E1: an error thrown from a listener ends the process, as the rejection would have done. One of ours is enough. */
+  /**
+   * EscapedRejections.E1: an error thrown from a listener ends the process, as the rejection would have done. One of
+   * ours is enough.
+   */
   #passOn(reason: unknown): void {
     const listeners: readonly Listener[] = process.listeners("unhandledRejection");
     const isAlone = listeners.every(({ isOurs }) => isOurs === true);

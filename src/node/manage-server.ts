@@ -3,7 +3,8 @@
 // machine only.
 //
 //   GET  /status             what `weighbridge status --json` shows
-//   GET  /nodes              MindSpore's list of nodes       { message, code: "0", nodeIds: [{ nodeId, rankId, role, alive }] }
+//   GET  /nodes              MindSpore's list of nodes       { message, code: "0", nodeIds: [{ nodeId, rankId, role,
+//                                                            alive }] }
 //   GET  /state              MindSpore's word for the phase  { message, code: "0", cluster_state }
 //   POST /scaleout           { worker_num, server_num }      { message, code: "0", number }
 //   POST /scalein            { node_ids }                    { message, code: "0", number }

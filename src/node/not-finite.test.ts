@@ -26,7 +26,8 @@ test("what was not finite is counted, whatever became of it: refused here or on 
   const [refusing, same] = [await one.tensor("refusing", options), await two.tensor("refusing", options)];
   await assert.rejects(refusing.push(bad), (error) => isWeighbridgeError(error, "NOT_FINITE"));
   assert.deepEqual([(await refusing.nonFinite()).refusedPushes, (await same.nonFinite()).refusedPushes], [1, 0]);
-  await assert.rejects(refusing.push(new Float32Array(10).fill(1e6)), (error) => isWeighbridgeError(error, "NOT_FINITE")); // too much for fp16
+  // Too much for fp16.
+  await assert.rejects(refusing.push(new Float32Array(10).fill(1e6)), (error) => isWeighbridgeError(error, "NOT_FINITE"));
   assert.deepEqual(await same.nonFinite(), { refusedPushes: 1, skippedPushes: 0, zeroedElements: 0 });
   const table = await one.embedding("table", { dim: 2 });
   await assert.rejects(table.push([1], bad.subarray(7, 9)), (error) => isWeighbridgeError(error, "NOT_FINITE"));

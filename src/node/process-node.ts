@@ -60,7 +60,8 @@ export async function startProcessNode<N extends ClusterNode>(
     node.registerExitCallback(stopListening);
     return node;
   } catch (thrown) {
-    if (ended.signal.aborted) await new Promise<never>(() => {}); // The process ends now; that its node did not start need not be reported.
+    // The process ends now; that its node did not start need not be reported.
+    if (ended.signal.aborted) await new Promise<never>(() => {});
     stopListening();
     throw thrown;
   }

@@ -1,5 +1,6 @@
 // Goal: the PS context takes MindSpore's keys, tells what they mean here, and refuses the others: unknown ones with the
-// nearest known, those of federated learning and TLS with the reason. A call sets all of its keys or none (PsContext.P1, PsContext.P2).
+// nearest known, those of federated learning and TLS with the reason. A call sets all of its keys or none
+// (PsContext.P1, PsContext.P2).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

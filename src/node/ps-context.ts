@@ -68,8 +68,8 @@ export class PsContext {
   #values: Partial<PsContextValues> = {};
 
   /**
-   * PsContext.P1. Throws BAD_CONFIG for an unknown key, naming the nearest, and for an invalid value, BAD_ARGUMENT for a key in
-   * two spellings, UNSUPPORTED for one that is known and not offered.
+   * PsContext.P1. Throws BAD_CONFIG for an unknown key, naming the nearest, and for an invalid value, BAD_ARGUMENT for
+   * a key in two spellings, UNSUPPORTED for one that is known and not offered.
    */
   set(values: Partial<PsContextValues>): void {
     if (typeof values !== "object" || values === null) {

@@ -119,7 +119,8 @@ test("WEIGHBRIDGE_OUTBOX_BYTES_MAX is the engine's bound on the bytes in flight,
   await using trio = await Trio.start({ WEIGHBRIDGE_OUTBOX_BYTES_MAX: "64KiB" });
   assert.equal(trio.worker.roster.nodes.length, 2);
   assert.deepEqual(
-    [trio.scheduler, trio.server, trio.worker].map(({ node }) => node.peer.limits.inFlightBytesMax), // what a bound does is peer/frame-writer's
+    // What a bound does is peer/frame-writer's.
+    [trio.scheduler, trio.server, trio.worker].map(({ node }) => node.peer.limits.inFlightBytesMax),
     [65_536, 65_536, 65_536],
   );
 });

@@ -35,7 +35,7 @@ function stage() {
   const take = (bytes: Uint8Array): void => {
     for (let at = 0; at < bytes.length; ) {
       const view = reader.view();
-      assert.ok(view.length > 0, "R1");
+      assert.ok(view.length > 0, "FrameReader.R1");
       const part = bytes.subarray(at, at + view.length);
       view.set(part);
       reader.received(part.length);

@@ -6,8 +6,9 @@
 //       while it still waits at the barrier, without an application, waits for the application, reads nothing else, and
 //       ends after 5 seconds.
 //   BarrierReleases.X2. Workers do not wait if all servers are ours, nor while the job ends.
-//   BarrierReleases.X3. Requests of our scheduler to a process leave after its release, for the reason of BarrierReleases.X1. After the
-//       first barrier, that of the start, a process of ps-lite has SERVERS_FIRST_MS to create its application.
+//   BarrierReleases.X3. Requests of our scheduler to a process leave after its release, for the reason of
+//       BarrierReleases.X1. After the first barrier, that of the start, a process of ps-lite has SERVERS_FIRST_MS to
+//       create its application.
 
 import type { PsliteGateway } from "./gateway.ts";
 import type { Registration } from "./registration.ts";

@@ -41,7 +41,8 @@ test("pushes, pulls and pushPulls of every size end up in the right values", asy
   ] as const;
   for (const [index, [keyCount, width]] of sizes.entries()) {
     const keys = ascending(keyCount, KEY_LAST / BigInt(keyCount + 1));
-    for (let i = 0; i < keys.length; i++) keys[i] = (keys[i] as bigint) + BigInt(index); // every size has keys of its own
+    // Every size has keys of its own.
+    for (let i = 0; i < keys.length; i++) keys[i] = (keys[i] as bigint) + BigInt(index);
     const vals = Float32Array.from({ length: keyCount * width }, (_, i) => (i % 1001) - 3);
     const outs = new Float32Array(vals.length);
     await cluster.run(kv.wait(kv.push(keys, vals)));

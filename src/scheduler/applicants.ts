@@ -109,8 +109,10 @@ export class Applicants<T> {
     for (const applicant of this.takeAll()) {
       const isSpare = this.#isSpare(applicant);
       const choice = this.#choiceFor(applicant, facts, nowMs);
-      const isNear = choice.found === "slot" && isBesideHead(applicant.request, choice.slot, this.#slots.all()); // ServerCopies.P1
-      const mayAdd = isSpare && (choice.found === "nothing" || isNear) && !facts.isEnding && facts.isSettled; // Roster.R4, RankChoice.S1
+      // ServerCopies.P1
+      const isNear = choice.found === "slot" && isBesideHead(applicant.request, choice.slot, this.#slots.all());
+      // Roster.R4, RankChoice.S1.
+      const mayAdd = isSpare && (choice.found === "nothing" || isNear) && !facts.isEnding && facts.isSettled;
       const added = mayAdd ? this.#added.slotFor(applicant, facts) : undefined;
       if (added !== undefined) {
         decisions.push(this.assign(applicant, added, nowMs));

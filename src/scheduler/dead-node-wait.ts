@@ -55,7 +55,8 @@ export class DeadNodeWait {
 
   #giveUp(): void {
     const { clock, startTimeoutMs, giveUp } = this.#options;
-    const firstMs = Math.min(...this.#diedAtMs.values()); // it is overdue, though the timer may have come a moment early
+    // It is overdue, though the timer may have come a moment early.
+    const firstMs = Math.min(...this.#diedAtMs.values());
     const lastMs = Math.max(firstMs, clock.nowMs() - startTimeoutMs);
     const names = [...this.#diedAtMs].flatMap(([node, diedAtMs]) => (diedAtMs <= lastMs ? nameOf(node) : [])).join(", ");
     const text = `everybody else is done, and ${names} died and did not come back within ${startTimeoutMs} ms`;

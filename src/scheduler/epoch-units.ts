@@ -254,7 +254,8 @@ export class EpochUnits {
     const hasUnits = (rank: number): boolean => rank < partCount && this.#gone.nextAbsent(rank * batchCount) < (rank + 1) * batchCount;
     if (this.#isEven) return unheard.filter(hasUnits);
     if (this.#rounds === undefined) return [];
-    return present.length - unheard.length < startCount ? unheard : unheard.filter((rank) => regulars.has(rank)); // EpochUnits.U5
+    // EpochUnits.U5
+    return present.length - unheard.length < startCount ? unheard : unheard.filter((rank) => regulars.has(rank));
   }
 
   /** The most units that are lent as one: a share of a batch. */

@@ -295,7 +295,8 @@ export class PlacementChanges {
             this.#wake();
           },
           (thrown: unknown) => {
-            const isOfServer = isWeighbridgeError(thrown) && !thrown.retryable && thrown.code !== "FENCED"; // else it was replaced
+            // Else it was replaced.
+            const isOfServer = isWeighbridgeError(thrown) && !thrown.retryable && thrown.code !== "FENCED";
             if (isOfServer && awaits === "arrival") failed.push(thrown);
             clock.after(ASK_SOON_MS, () => {
               asked.delete(holder);

@@ -145,7 +145,8 @@ export class PlacementMoves {
       at = this.#move;
       report(at);
       partCount = nextCount(partCount, byteCount);
-      if (byteCount > 0) await new Promise<void>((resume) => clock.after(clock.nowMs() - beganMs, resume)); // PlacementMoves.M2
+      // PlacementMoves.M2
+      if (byteCount > 0) await new Promise<void>((resume) => clock.after(clock.nowMs() - beganMs, resume));
     }
   }
 

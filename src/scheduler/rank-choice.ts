@@ -64,7 +64,8 @@ export function chooseCopy(applicant: Applicant<unknown>, slots: readonly RankSl
   const unlike = standbys.find((standby) => !isSpare || !isOneProcess(request, headOf(standby) ?? standby));
   const error = unlike && conflictAt(unlike);
   if (error !== undefined) return { found: "refusal", error };
-  if (nowMs >= deadlineMs) return { found: "refusal", error: nothingFree(request, matching, rules.startTimeoutMs) }; // RankChoice.S2
+  // RankChoice.S2
+  if (nowMs >= deadlineMs) return { found: "refusal", error: nothingFree(request, matching, rules.startTimeoutMs) };
   return { found: "nothing", lookAgainAtMs: deadlineMs };
 }
 

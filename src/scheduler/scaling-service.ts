@@ -93,7 +93,8 @@ export class ScalingService {
 
   /** The server behind this channel waits as a spare. */
   tellSpare(channel: Channel, serverCount: number): void {
-    ask(channel, scalingSpare, { serverCount }, this.#options.clock).catch(() => {}); // it waits all the same, or is gone
+    // It waits all the same, or is gone.
+    ask(channel, scalingSpare, { serverCount }, this.#options.clock).catch(() => {});
   }
 
   #refusal(): WeighbridgeError | undefined {

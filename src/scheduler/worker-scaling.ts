@@ -110,7 +110,8 @@ export class WorkerScaling {
     if (wish === undefined || !this.#isAwaiting(wish)) throw bad("no workers are waited for, and nothing can be taken back");
     const ended = this.#end.promise;
     this.#goBack("its rollback was asked for");
-    await waitFor(ended, "workers to leave", this.#options.clock, { deadlineMs: LEAVE_MS }).catch(() => {}); // they leave later
+    // They leave later.
+    await waitFor(ended, "workers to leave", this.#options.clock, { deadlineMs: LEAVE_MS }).catch(() => {});
     return wish.from;
   }
 
@@ -151,7 +152,8 @@ export class WorkerScaling {
     else this.#stopWaiting();
     if (leaving.length === 0 && !isAwaiting) this.#finish(wish);
     else if (leaving.length < wish.leaving.length) journal.write({ kind: "workers", wish: { ...wish, leaving } });
-    for (const one of wish.leaving) if (holderOf(one)?.state === "dead") dismiss(idOf("worker", one.rank), one.incarnation); // WorkerScaling.W3
+    // WorkerScaling.W3
+    for (const one of wish.leaving) if (holderOf(one)?.state === "dead") dismiss(idOf("worker", one.rank), one.incarnation);
   }
 
   #write(wish: Omit<WorkerWish, "leaving">, leavers: readonly RosterEntry[]): void {

@@ -78,7 +78,8 @@ export class RequestGate implements FunctionHandler {
 
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
     if (header.payloadBytes <= INLINE_BYTES_MAX) return undefined; // small ones stay in the arena
-    if (header.epoch !== 0 && header.epoch !== this.#ownership.servedEpoch) return undefined; // it may be refused, or wait
+    // It may be refused, or wait.
+    if (header.epoch !== 0 && header.epoch !== this.#ownership.servedEpoch) return undefined;
     return this.#inner.destination?.(channel, header);
   }
 

@@ -181,7 +181,8 @@ export class Server {
     const served = this.functions.find(fn as unknown as Contract);
     if (served === undefined) throw new WeighbridgeError("UNKNOWN_FUNCTION", `this server does not serve ${fn.name}`);
     const context = new ServerContext(this, holder, new Map());
-    return (await served.handle(context, request, new ServedCall(new FrameHeader()))) as FieldValues<R>; // by the same contract
+    // By the same contract.
+    return (await served.handle(context, request, new ServedCall(new FrameHeader()))) as FieldValues<R>;
   }
 
   /** Opens an application of the kv face. Throws BAD_ARGUMENT when it exists already. */

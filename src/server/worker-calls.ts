@@ -1,6 +1,6 @@
 // worker-calls — how the handlers of a server call functions of workers: over the connections that the workers have
-// opened, which also works for a worker behind a router. The node makes and bounds the calls (ClusterNode.N3, ClusterNode.N4);
-// contracts/worker-function.ts has what a function of a worker promises.
+// opened, which also works for a worker behind a router. The node makes and bounds the calls (ClusterNode.N3,
+// ClusterNode.N4); contracts/worker-function.ts has what a function of a worker promises.
 //
 // Invariants:
 //   WorkerCalls.C1. A call that names an incarnation reaches that one or fails with NODE_DEAD: the requests of a worker

@@ -21,7 +21,8 @@ export const TURN_BYTES_MAX: number = LARGE_PAGE_BYTES;
 const TURNS_TO_FILL = 4;
 
 /**
- * One turn (PagesAhead.P1, PagesAhead.P2). Returns the bytes that it touched; 0 if all of AHEAD_BYTES is there or the arena ends.
+ * One turn (PagesAhead.P1, PagesAhead.P2). Returns the bytes that it touched; 0 if all of AHEAD_BYTES is there or the
+ * arena ends.
  */
 export function bringPagesAhead(arena: Arena): number {
   const lacking = AHEAD_BYTES - arena.aheadBytes;

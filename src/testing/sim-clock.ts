@@ -208,7 +208,8 @@ export class SimClock implements Clock {
     event.run = undefined;
     this.#cancelledCount++;
     if (this.#cancelledCount < 1024 || this.#cancelledCount * 2 < this.#heap.length) return;
-    this.#heap = this.#heap.filter((kept) => kept.run !== undefined).sort((a, b) => (isBefore(a, b) ? -1 : 1)); // A sorted array is a heap.
+    // A sorted array is a heap.
+    this.#heap = this.#heap.filter((kept) => kept.run !== undefined).sort((a, b) => (isBefore(a, b) ? -1 : 1));
     this.#cancelledCount = 0;
   }
 

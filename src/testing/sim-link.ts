@@ -146,7 +146,8 @@ export class SimLink implements Link {
     this.#state = "closed";
     this.#cancelLinger?.();
     this.#wire.clock.soon(() => {
-      for (let write = this.#writes.shift(); write !== undefined; write = this.#writes.shift()) write.flushed(); // Link.L3
+      // Link.L3
+      for (let write = this.#writes.shift(); write !== undefined; write = this.#writes.shift()) write.flushed();
       this.#reader?.closed(cause); // Link.L4
       this.#wire.forget(this);
     });

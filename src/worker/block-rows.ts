@@ -59,7 +59,9 @@ export class BlockRows {
     return this.#positions === undefined;
   }
 
-  /** Gradients for each unique row: the caller's own array if nothing had to be done (BlockRows.B1). Throws ARENA_FULL. */
+  /**
+   * Gradients for each unique row: the caller's own array if nothing had to be done (BlockRows.B1). Throws ARENA_FULL.
+   */
   gradients(values: Float32Array, width: number, merge?: MergeNumber): Float32Array {
     if (this.#positions === undefined) return values;
     const sums = this.#spans.takeFloats(this.rowCount * width);

@@ -70,8 +70,8 @@ export class CatalogueClient implements CatalogueSource {
   }
 
   /**
-   * What the scheduler has of this name; what this worker knows of it, while the scheduler says nothing (CatalogueClient.C1). Nothing
-   * is made: a worker may give up waiting.
+   * What the scheduler has of this name; what this worker knows of it, while the scheduler says nothing
+   * (CatalogueClient.C1). Nothing is made: a worker may give up waiting.
    */
   async #find(name: string, what: string, wait: WaitOptions): Promise<CatalogueEntry | undefined> {
     const known = this.#known.get(name);

@@ -287,7 +287,8 @@ test("a member that has done its share and leaves the job fails nobody's operati
     await cluster.run(calls[1] as Promise<void>);
     if (!isFirstDone) {
       unfinishedCount++;
-      cluster.network.partition(cluster.hostOf(idOf("worker", 0)), cluster.hostOf(idOf("worker", 2))); // its last part comes from there
+      // Its last part comes from there.
+      cluster.network.partition(cluster.hostOf(idOf("worker", 0)), cluster.hostOf(idOf("worker", 2)));
     }
     const leaving = workers.at(1).close();
     await cluster.run(leaving.then(() => cluster.worker(1).finalize({ barrier: false })));

@@ -98,9 +98,9 @@ export class Collective implements MeshUser {
   }
 
   /**
-   * Adds the values of all members, in place (Collective.L1). `values` belong to the operation until it ends; what they are after
-   * a failure is not defined. When the wait ends first, with DEADLINE or ABORTED, the operation goes on: `reform` or
-   * `close` ends it.
+   * Adds the values of all members, in place (Collective.L1). `values` belong to the operation until it ends; what they
+   * are after a failure is not defined. When the wait ends first, with DEADLINE or ABORTED, the operation goes on:
+   * `reform` or `close` ends it.
    */
   async allReduce(values: RowArray, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);

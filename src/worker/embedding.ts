@@ -110,7 +110,9 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     return values;
   }
 
-  /** A push, and the rows of `pullKeys` as they are right after it, server by server in one round trip (Embedding.B3). */
+  /**
+   * A push, and the rows of `pullKeys` as they are right after it, server by server in one round trip (Embedding.B3).
+   */
   async pushPull(push: KeysAndGradients<RowArray<E>>, pullKeys: KeyList, into?: RowArray<E>, options?: CallOptions): Promise<RowArray<E>> {
     checkOptions(push, ["keys", "gradients"], `the pushed rows of ${this.name}`);
     const call = this.#now(options);
@@ -194,7 +196,9 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     return elementsAt(element, new ArrayBuffer(length * ROW_ELEMENTS[element].bytes), 0, length);
   }
 
-  /** Throws BAD_ARGUMENT for what is no key, OUT_OF_RANGE (Embedding.B1). Every u64 is a key of a table without bounds. */
+  /**
+   * Throws BAD_ARGUMENT for what is no key, OUT_OF_RANGE (Embedding.B1). Every u64 is a key of a table without bounds.
+   */
   #listOf(keys: KeyList): BigUint64Array {
     return keys instanceof BigUint64Array && this.#spec.rows === undefined ? keys : this.#keys.arrayOf(keys);
   }

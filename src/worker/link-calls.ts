@@ -85,7 +85,10 @@ type Sending = {
 type CallOptions = {
   /** That of the push that these are: it gets its number once all of it is encoded (LinkCalls.L1). */
   readonly pushClock?: number | undefined;
-  /** Whether key lists may travel by name, where the link has that. A request may then have to be sent again (LinkCalls.L2). */
+  /**
+   * Whether key lists may travel by name, where the link has that. A request may then have to be sent again
+   * (LinkCalls.L2).
+   */
   readonly isNaming?: boolean | undefined;
   /** LinkCalls.L4 */
   readonly isExact?: boolean | undefined;

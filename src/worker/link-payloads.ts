@@ -3,7 +3,8 @@
 // caller's arrays.
 //
 // Invariants:
-//   LP1. What was encoded lies in the given spans and does not change: a call may be sent again as long as they are not
+//   LinkPayloads.L1. What was encoded lies in the given spans and does not change: a call may be sent again as long as
+//       they are not
 //   released.
 
 import { bytesOf } from "../base/bytes.ts";
@@ -44,7 +45,10 @@ export class LinkPayloads {
     return this.#push.hasResidual;
   }
 
-  /** Carries all of these values (LP1). Throws BAD_ARGUMENT for values that the link cannot carry, ARENA_FULL. */
+  /**
+   * Carries all of these values (LinkPayloads.L1). Throws BAD_ARGUMENT for values that the link cannot carry,
+   * ARENA_FULL.
+   */
   encode(values: Float32Array, shape: ValueShape, spans: ArenaSpans): Uint8Array {
     if (this.#push.isPlain) return bytesOf(values);
     const { arena } = this.#codecs;

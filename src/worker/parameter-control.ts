@@ -178,7 +178,8 @@ export class ParameterControl implements PushCheck {
   };
 
   #firstNotFinite(gradient: Float32Array): number {
-    const isLooked = gradient instanceof Float32Array && gradient.length <= WHOLE_CHECK_FLOATS; // the sender reports what is no array
+    // The sender reports what is no array.
+    const isLooked = gradient instanceof Float32Array && gradient.length <= WHOLE_CHECK_FLOATS;
     return isLooked ? (this.#scan?.firstNotFinite(gradient) ?? -1) : -1;
   }
 

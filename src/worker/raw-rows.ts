@@ -141,7 +141,10 @@ export class RawRows {
     });
   }
 
-  /** Writes rowFloats for each key, each named once (RawRows.W1, RawRows.W2). The arrays stay unchanged until it has ended. */
+  /**
+   * Writes rowFloats for each key, each named once (RawRows.W1, RawRows.W2). The arrays stay unchanged until it has
+   * ended.
+   */
   async write(keys: BigUint64Array, rows: Float32Array): Promise<void> {
     if (keys.length === 0) return;
     await this.#withPlan(keys, async (plan) => {

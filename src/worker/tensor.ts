@@ -263,7 +263,8 @@ export class Tensor extends Parameter {
     const named = new BlockRows(rows, this.#blocks, this.name, spans);
     const groups = new Map(named.groups.map((group) => [this.#partOf(group), group]));
     const deliver = (part: BlockPart, values: Float32Array): void => {
-      if (given.isIntact) named.deliver(groups.get(part) as RowGroup, values, into, width); // a call's `answered` must not throw
+      // A call's `answered` must not throw.
+      if (given.isIntact) named.deliver(groups.get(part) as RowGroup, values, into, width);
     };
     return { parts: [...groups.keys()], landed: named.landing(into, width), deliver: named.isAsGiven ? undefined : deliver };
   }

@@ -62,7 +62,8 @@ export class UnitClient {
     const problem = epochProblem(description) ?? bounds;
     if (problem !== undefined) throw badArgument(problem);
     const key = keyOf(description);
-    if (this.#feeds.has(key)) throw badArgument(`epoch ${epoch} of "${name}" has a feed already: close it first`); // UnitClient.C1
+    // UnitClient.C1
+    if (this.#feeds.has(key)) throw badArgument(`epoch ${epoch} of "${name}" has a feed already: close it first`);
     const feed = new UnitFeed({
       ...{ description, clock: this.#clock, before: this.#accounts.get(key), idleMs: Math.max(1, Math.round(idleMs)) },
       ...(assignment === "rounds" ? { firstClock: options.firstClock ?? 0, partsMax: Math.floor(partsMax) } : {}),

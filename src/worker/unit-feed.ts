@@ -230,7 +230,8 @@ export class UnitFeed {
   #begin(lent: Lent): Unit {
     this.#begun.set(lent.unit.unit, lent);
     this.#doneAtMs ??= this.#clock.nowMs();
-    if (this.#stock.length <= this.#lease() / 2 && this.#open === undefined && !this.#isOver) this.#ask({ isPatient: false }); // UnitFeed.F2
+    // UnitFeed.F2
+    if (this.#stock.length <= this.#lease() / 2 && this.#open === undefined && !this.#isOver) this.#ask({ isPatient: false });
     return lent.unit;
   }
 

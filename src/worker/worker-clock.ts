@@ -7,16 +7,19 @@
 //   WorkerClock.J1. `advance` never waits. Its message travels behind everything that this worker sent before.
 //   WorkerClock.J2. A worker that was declared dead but lives, whose server was restarted, or whose servers were
 //       restored at a later clock, joins the clock set again by itself. The call that found out fails with NOT_JOINED
-//       or STALE_UPDATE once that is done, and may be repeated. The error names the worker's clock and those of WorkerClock.J9.
+//       or STALE_UPDATE once that is done, and may be repeated. The error names the worker's clock and those of
+//       WorkerClock.J9.
 //   WorkerClock.J3. The clock never goes back.
-//   WorkerClock.J4. A worker that has left stays outside until `rejoin`, and has finished its clock (spec/consistency.md, W7).
+//   WorkerClock.J4. A worker that has left stays outside until `rejoin`, and has finished its clock
+//       (spec/consistency.md, W7).
 //   WorkerClock.J5. No call carries a clock above CLOCK_MAX: `advance` refuses, nothing changed.
 //   WorkerClock.J6. A server that could not be reached gets the clock once it can be: otherwise all would wait for it.
 //   WorkerClock.J7. A worker that joins again sends its clock right before the join, to servers that may not know it:
 //       otherwise they would drop what it pushed at the clock that it ended.
 //   WorkerClock.J8. A worker joins a restarted server as soon as the roster names it, before any of its calls can reach
-//       it: the server's set forms only when all have joined (spec/consistency.md, W1), and a call that waits elsewhere may never be made.
-//       It joins one that comes into the placement, too: that one was told of no clock that ended just then.
+//       it: the server's set forms only when all have joined (spec/consistency.md, W1), and a call that waits elsewhere
+//       may never be made. It joins one that comes into the placement, too: that one was told of no clock that ended
+//       just then.
 //   WorkerClock.J9. If servers dropped sync updates of a clock that this worker has ended, because they declared it
 //       dead, the next call fails once and names the clock, unless a call that failed has done so (WorkerClock.J2).
 //   WorkerClock.J10. A `rejoin` is a join that begins after it was called: everything pushed before is dropped.
@@ -119,7 +122,8 @@ export class WorkerClock {
     }
     const { code, retryable, message } = error;
     this.lost = undefined;
-    const again = "push again what it had pushed to parameters with sync updates at the clock that it had not ended"; // spec/consistency.md, W5
+    // spec/consistency.md, W5
+    const again = "push again what it had pushed to parameters with sync updates at the clock that it had not ended";
     return new WeighbridgeError(code, `${this.#lastLost ?? message}${this.#whereText}: ${again}`, { retryable, cause: error });
   }
 
@@ -128,8 +132,8 @@ export class WorkerClock {
   }
 
   /**
-   * Ends this worker's iteration and begins the next one, whose number is returned (WorkerClock.J1). Servers that it has left hear
-   * of it when it joins. Throws OUT_OF_RANGE (WorkerClock.J5).
+   * Ends this worker's iteration and begins the next one, whose number is returned (WorkerClock.J1). Servers that it
+   * has left hear of it when it joins. Throws OUT_OF_RANGE (WorkerClock.J5).
    */
   readonly advance = (): number => {
     if (this.value >= CLOCK_MAX) {
@@ -165,7 +169,10 @@ export class WorkerClock {
     this.#pushes.heard(this.#heard);
   }
 
-  /** WorkerClock.J6. A second report changes nothing; a server that was restarted meanwhile answers NOT_JOINED (WorkerClock.J2). */
+  /**
+   * WorkerClock.J6. A second report changes nothing; a server that was restarted meanwhile answers NOT_JOINED
+   * (WorkerClock.J2).
+   */
   #tellAgain(thrown: unknown): void {
     if (this.#isTellingAgain || !(isWeighbridgeError(thrown, "NODE_DEAD") || isWeighbridgeError(thrown, "LINK_LOST"))) return;
     this.#isTellingAgain = true;
@@ -229,7 +236,10 @@ export class WorkerClock {
     await this.#functions.call(clockAdvance, { server }, this.#ended(value), { priority: JOIN_PRIORITY });
   }
 
-  /** WorkerClock.J9. For updates of the current clock alone, the call that failed has said so, and they are pushed again. */
+  /**
+   * WorkerClock.J9. For updates of the current clock alone, the call that failed has said so, and they are pushed
+   * again.
+   */
   #noteLost(clocks: readonly number[]): void {
     if (!clocks.some((clock) => clock < this.value)) return;
     const lost = [...new Set(clocks)].sort((a, b) => a - b);
@@ -251,8 +261,8 @@ export class WorkerClock {
   }
 
   /**
-   * WorkerClock.J7. A server that refuses to hear of the clock has nothing of this worker to drop; one that cannot be reached does
-   * not hear that it joins either.
+   * WorkerClock.J7. A server that refuses to hear of the clock has nothing of this worker to drop; one that cannot be
+   * reached does not hear that it joins either.
    */
   async #joinBehindClock(): Promise<void> {
     if (this.#heard < this.value) this.#tell(JOIN_PRIORITY).catch(() => {});
@@ -271,7 +281,9 @@ export class WorkerClock {
   }
 }
 
-/** Numbers the pushes of a worker to each parameter, for all handles of its session (PushNumbers.N1, PushNumbers.N2). */
+/**
+ * Numbers the pushes of a worker to each parameter, for all handles of its session (PushNumbers.N1, PushNumbers.N2).
+ */
 export class PushNumbers {
   /** Of the last push to each parameter. */
   readonly #last = new Map<number, number>();

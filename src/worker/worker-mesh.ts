@@ -79,7 +79,10 @@ export class WorkerMesh {
     return this.#user !== undefined;
   }
 
-  /** From now on parts go to `user` (WorkerMesh.W3), until the next one comes; one that has stopped says why it takes none. */
+  /**
+   * From now on parts go to `user` (WorkerMesh.W3), until the next one comes; one that has stopped says why it takes
+   * none.
+   */
   use(user: MeshUser): void {
     this.#user = user;
     this.#peer.stopFrames(collectivePart);

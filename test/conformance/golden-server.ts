@@ -2,7 +2,8 @@
 // the request vectors are the answer vectors.
 //
 //   application 1   the default handle, with keys 1 and 2^64 − 1 of two floats each
-//   application 2   a handle that wants whole requests, and answers pulls with three floats, two for the first key and one for the second
+//   application 2   a handle that wants whole requests, and answers pulls with three floats, two for the first key and
+//                   one for the second
 //   function 1024   fails
 //   golden, mixed   PS functions that give back what they get: a field of every kind, and an array before a string
 //   row             one that answers with an array alone

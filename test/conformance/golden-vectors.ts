@@ -329,7 +329,8 @@ async function kvVectors(): Promise<GoldenVector[]> {
   const long = new Float32Array(131_074).fill(3, 131_072);
   const request = async (name: string, about: string, functionId: KvFunctionId, input: KvInput): Promise<GoldenVector> => {
     const frames = await kvFrames(functionId, input);
-    return { name, about, frames: frames.slice(-1) }; // of a value in pieces only the last: the others are half a megabyte each
+    // Of a value in pieces only the last: the others are half a megabyte each.
+    return { name, about, frames: frames.slice(-1) };
   };
   const push = await request("kv-push", "two keys of two floats each", KV_PUSH, { keys: KEYS, sent });
   const pull = await request("kv-pull", "the values of two keys, two floats each", KV_PULL, { keys: KEYS, received });

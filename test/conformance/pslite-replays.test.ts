@@ -178,7 +178,11 @@ test("our scheduler replaces a server of theirs as theirs did, and a second and 
     (await dialed(cluster, 9600, "")).write(registration(serverAt(port)));
     await cluster.clock.advance(100);
     const isAdded = ({ command }: { readonly command: number }): boolean => command === PsCommand.ADD_NODE;
-    assert.equal(controlsTo(workerListens).slice(before).some(isAdded), false, "a node that does not know its id must not be asked (RestartedNodes.N1)");
+    assert.equal(
+      controlsTo(workerListens).slice(before).some(isAdded),
+      false,
+      "a node that does not know its id must not be asked (RestartedNodes.N1)",
+    );
     server = await dialed(cluster, 9600, "ps8");
     await live(1);
     assert.deepEqual(office.deadNodes(), [], `after the server at ${port} came`);
@@ -223,7 +227,11 @@ test("a server and a worker of theirs that come at one time in new incarnations 
       controlsTo(listener).some(({ nodes }) => nodes.some((other) => isDeepStrictEqual(other, node)));
     assert.ok(knows(server, newWorker), "the server knows where to answer before the worker asks");
     assert.deepEqual(controlsTo(server)[0]?.nodes.length, 3, "its own list comes first");
-    assert.deepEqual(controlsTo(worker), [], "who would ask a dead server, or one that has not settled, has no list (RegistrationService.G6)");
+    assert.deepEqual(
+      controlsTo(worker),
+      [],
+      "who would ask a dead server, or one that has not settled, has no list (RegistrationService.G6)",
+    );
     await dialed(cluster, 9600, "ps8");
     await cluster.clock.advance(SETTLE_MS - 50);
     assert.ok(!knows(worker, newServer), "the worker does not ask before the server has settled (RestartedNodes.N4)");
@@ -269,7 +277,11 @@ test("a process with two customers is two workers under the id of the first, and
   const commandsTo = (listener: RawListener): number[] => controlsTo(listener).map(({ command }) => command);
   const both = [PsCommand.ADD_NODE, PsCommand.BARRIER];
   await cluster.clock.advance(SERVERS_FIRST_MS / 2);
-  assert.deepEqual([commandsTo(serverListens), commandsTo(workerListens)], [both, [PsCommand.ADD_NODE]], "servers hear it first (BarrierReleases.X1)");
+  assert.deepEqual(
+    [commandsTo(serverListens), commandsTo(workerListens)],
+    [both, [PsCommand.ADD_NODE]],
+    "servers hear it first (BarrierReleases.X1)",
+  );
   await cluster.clock.advance(SERVERS_FIRST_MS);
   assert.deepEqual([commandsTo(serverListens), commandsTo(workerListens)], [both, both]);
   await cluster.run(office.close());
@@ -322,7 +334,8 @@ test("an answer that does not fit its request fails it with a reason, and the ne
   }
   const timestamp = kv.pull(keys, out);
   await cluster.clock.advance(20);
-  answers.write(messageBytes({ pull: true, head: 0, appId: 0, customerId: 0, timestamp: 99 }, [8, 9], [keyBytes, floats])); // nobody asked
+  // Nobody asked.
+  answers.write(messageBytes({ pull: true, head: 0, appId: 0, customerId: 0, timestamp: 99 }, [8, 9], [keyBytes, floats]));
   answers.write(messageBytes({ pull: true, head: 0, appId: 0, customerId: 0, timestamp }, [8, 9], [keyBytes, floats]));
   await cluster.run(kv.wait(timestamp));
   assert.deepEqual([...out], [1, 2]);

@@ -57,7 +57,8 @@ function testAddresses(scenario: Scenario, kind: TransportKind): void {
       return true;
     });
     const near = new Recorder();
-    const link = await bench.connecting.connect(listener.address, near.take, { deadlineMs: DEADLINE_MS }); // The first one still listens.
+    // The first one still listens.
+    const link = await bench.connecting.connect(listener.address, near.take, { deadlineMs: DEADLINE_MS });
     link.destroy();
     await near.untilClosed();
     await listener.close();

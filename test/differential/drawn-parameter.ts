@@ -102,7 +102,8 @@ function drawCache(random: Random, optimizer: OptimizerSpec): DrawnCache {
   return {
     rows: pick(random, [1, 3, 8, 100]),
     policy: pick(random, ["lru", "lfu", "lfu-opt"]),
-    pullBound: random.chance(0.5) || optimizer.type === "dcAsgd" ? 0 : 1 + random.below(4), // what a worker pulled last is then what it reads
+    // What a worker pulled last is then what it reads.
+    pullBound: random.chance(0.5) || optimizer.type === "dcAsgd" ? 0 : 1 + random.below(4),
     pushBound: isLinear && random.chance(0.6) ? 1 + random.below(4) : 0,
   };
 }
@@ -117,7 +118,8 @@ function drawSum(random: Random): OptimizerSpec {
 }
 
 function drawOptimizer(random: Random, link: Partial<LinkEncoding> | undefined): OptimizerSpec {
-  const isRounded = link?.push === "int8" || link?.push === "int8-centred"; // an error in a gradient stays as small in these
+  // An error in a gradient stays as small in these.
+  const isRounded = link?.push === "int8" || link?.push === "int8-centred";
   const type = isRounded ? pick(random, ["sum", "sgd", "assign", "min", "max"] as const) : pick(random, OPTIMIZER_TYPES);
   const nonFinite = pick(random, ["refuse", "skip", "zero"] as const);
   if (type === "assign" || type === "min" || type === "max") return { type, nonFinite };

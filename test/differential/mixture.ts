@@ -52,7 +52,8 @@ async function liveOn(
   job: { readonly directory: string; readonly holder: number; readonly isChanging: boolean },
 ): Promise<void> {
   const { directory, holder, isChanging } = job;
-  const placement = PLACEMENTS[holder % PLACEMENTS.length]!; // what a ring has left is restored in ranges, and the other way round
+  // What a ring has left is restored in ranges, and the other way round.
+  const placement = PLACEMENTS[holder % PLACEMENTS.length]!;
   const servers = pick(random, SERVER_COUNTS);
   const workers = 1 + random.below(WORKERS_MAX);
   const place = { checkpointDir: directory, ...(holder === 0 ? {} : { restore: directory }) };
@@ -64,7 +65,8 @@ async function liveOn(
   for (const subject of subjects) await subject.enter(stage);
   for (let i = 0; i < CLOCKS; i++) {
     for (let calls = random.below(CALLS_MAX); calls > 0; calls--) {
-      if (isChanging && random.chance(0.5)) await changePlacement(cluster, drawChange(random, servers)); // workers hear of it with the next call
+      // Workers hear of it with the next call.
+      if (isChanging && random.chance(0.5)) await changePlacement(cluster, drawChange(random, servers));
       await pick(random, subjects).act(pick(random, sessions).rank);
     }
     for (const subject of subjects) await subject.settle();

@@ -64,7 +64,8 @@ export class OpenCluster implements PlacedNodes {
     );
     const workers = range(workerCount).map((rank) => new WorkerNode({ ...common(), rank, sessions: nodeSessions }));
     await Promise.all([scheduler, ...servers, ...workers].map((node) => node.start()));
-    for (const node of [scheduler, ...servers]) node.finalize().catch(() => {}); // they stay until the last worker has closed
+    // They stay until the last worker has closed.
+    for (const node of [scheduler, ...servers]) node.finalize().catch(() => {});
     return new OpenCluster(scheduler, servers, workers, await Promise.all(workers.map((node) => Session.open(node))));
   }
 

@@ -2,7 +2,8 @@
 // in arenas, codecs or caches. What the cluster is compared with. It shares nothing with it.
 //
 //   async   an update is applied when it comes
-//   sync    updates of a clock wait for its end, become one by row over workers, in the order of their ranks, and are applied as one
+//   sync    updates of a clock wait for its end, become one by row over workers, in the order of their ranks, and are
+//           applied as one
 //   steps   adam and adamW count the updates of each row, lazyAdam the pushes to the parameter, or the clocks with any
 
 import type { ResolvedSchedule } from "../../src/store/updaters/learning-rate-schedule.ts";

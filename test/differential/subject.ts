@@ -1,7 +1,8 @@
 // subject — one parameter under test: the handles of all workers, and the plain model that goes through the same. Draws
 // calls, makes them on both sides, compares.
 //
-//   bound of a comparison   2e-4 of max(1, |value|) for f32 against f64, what the pull's codec may lose, and what int8 has lost in pushes so far
+//   bound of a comparison   2e-4 of max(1, |value|) for f32 against f64, what the pull's codec may lose, and what int8
+//                           has lost in pushes so far
 
 import assert from "node:assert/strict";
 import type { Session } from "../../src/api/session.ts";
@@ -264,14 +265,16 @@ export class Subject {
     const consistency = drawConsistency(this.#random, optimizer);
     const mode = engineConsistency(consistency);
     const averages = typeof this.#drawn.options.consistency === "object" && "bsp" in this.#drawn.options.consistency;
-    if (kind === "table" && mode.reduce === "mean" && !averages) return; // workers tell all servers of a push only if it was made so (docs/guides/consistency.md)
+    // Workers tell all servers of a push only if it was made so (docs/guides/consistency.md).
+    if (kind === "table" && mode.reduce === "mean" && !averages) return;
     this.#plain.changeMode(await handle.configure({ consistency }), mode);
     this.#isChanged = true;
   }
 
   async #clear(rank: number): Promise<void> {
     if (this.#cache !== undefined) await this.#cache.close();
-    if (this.#hasResidual) for (const tensor of this.#tensors) await tensor.flushResidual(); // of others it would go to the one that is made anew
+    // Of others it would go to the one that is made anew.
+    if (this.#hasResidual) for (const tensor of this.#tensors) await tensor.flushResidual();
     await this.#handle(rank).clear();
     this.#plain = this.#newPlain();
     this.#plain.seat(this.#workerCount);

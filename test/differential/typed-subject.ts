@@ -136,7 +136,8 @@ export class TypedSubject {
 
   async #open(): Promise<void> {
     const { name, rowType, optimizer, start } = this.#kind;
-    const init = typeof rowType === "string" ? { init: { type: "constant", value: Number(start) } as const } : {}; // a user's row type makes its own rows
+    // A user's row type makes its own rows.
+    const init = typeof rowType === "string" ? { init: { type: "constant", value: Number(start) } as const } : {};
     const options = { dim: this.#dim, rowType, optimizer, consistency: this.#consistency, ...init };
     const tables = this.#stage.sessions.map((session) => session.embedding<RowTypeOption>(name, options));
     this.#tables = await Promise.all(tables);

@@ -143,7 +143,8 @@ test("a file system that takes no more is an error that names the file, and leav
 }, async () => {
   using folder = temporaryFolder();
   await saveSample({ root: folder.path, step: 1 });
-  const limited = `ulimit -f 16; exec "$0" --input-type=module-typescript -e "$1" "$2"`; // In blocks of 512 or 1024 bytes.
+  // In blocks of 512 or 1024 bytes.
+  const limited = `ulimit -f 16; exec "$0" --input-type=module-typescript -e "$1" "$2"`;
   const { stdout, stderr } = spawnSync("sh", ["-c", limited, process.execPath, SAVE, folder.path], { cwd: ROOT, encoding: "utf8" });
   assert.match(
     stdout,

@@ -18,7 +18,8 @@ async function accuracyOf(job: Running): Promise<number> {
 test("2 workers become 5 and then 3, and 2 servers 4 and then 3, while they train LeNet: no failed step, and the accuracy of 2", async () => {
   await using processes = new Processes();
   const expected = await accuracyOf(processes.weighbridge([...TRAIN, "-w", 2]));
-  const job = processes.weighbridge([...TRAIN, "-w", "2..5", "--slow-worker", "0:8"]); // it sleeps: others have time to come
+  // It sleeps: others have time to come.
+  const job = processes.weighbridge([...TRAIN, "-w", "2..5", "--slow-worker", "0:8"]);
   const [, port = ""] = await job.says(/--scheduler-port (\d+)/);
   const scale = async (workers: number): Promise<Running> => {
     const command = processes.weighbridge(["scale", "--scheduler-port", port, "--workers", workers]);

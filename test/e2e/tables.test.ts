@@ -75,7 +75,8 @@ test("a process that is stopped is waited for no longer than the detection time;
   stopped.signal("SIGSTOP");
   await steady.says(/^at clock 300$/); // its bound is 1: it does not wait for the other one
   stopped.signal("SIGCONT");
-  for (const worker of [stopped, steady]) await worker.says(/^2 threads are done$/); // each has seen all of its increments
+  // Each has seen all of its increments.
+  for (const worker of [stopped, steady]) await worker.says(/^2 threads are done$/);
   for (const worker of [stopped, steady]) await worker.succeeds();
 });
 

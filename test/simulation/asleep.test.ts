@@ -26,7 +26,10 @@ async function push(table: Embedding): Promise<void> {
   });
 }
 
-/** Who sleeps, and who is told that the job has gone on without it. A standby that its scheduler does not hear of is given up. */
+/**
+ * Who sleeps, and who is told that the job has gone on without it. A standby that its scheduler does not hear of is
+ * given up.
+ */
 for (const [who, sleeper, fenced] of [
   ["head", HEAD, HEAD],
   ["standby", STANDBY, STANDBY],

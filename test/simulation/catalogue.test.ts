@@ -160,7 +160,8 @@ test(`workers that clear a name and make it anew, differently, at the same time 
     const random = new Random(seed);
     const cluster = await stormyCluster(random, { seed, serverCount: 3, workerCount: 3 });
     const sessions = await sessionsOf(cluster, 3);
-    const expected = new Set(["SPEC_MISMATCH", "UNKNOWN_PARAMETER", "VALUE_LENGTH"]); // the last: a handle of the one before
+    // The last: a handle of the one before.
+    const expected = new Set(["SPEC_MISMATCH", "UNKNOWN_PARAMETER", "VALUE_LENGTH"]);
     const churn = async (session: Session): Promise<void> => {
       for (let turn = 0; turn < 6; turn++) {
         try {

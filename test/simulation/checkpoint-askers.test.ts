@@ -143,7 +143,8 @@ test("a command line whose call comes when its server is known to be dead is tol
   const calls = withServers({ ...stage.commandLine("command-line"), deadlineMs: undefined }, async (servers) => {
     await servers.call(0, checkpointSave.survey, {});
     stage.cluster.kill(idOf("server", 0));
-    await assert.rejects(servers.call(0, checkpointSave.survey, {}), throwsCode("NODE_DEAD", /server 0 is dead/)); // when it is found out
+    // When it is found out.
+    await assert.rejects(servers.call(0, checkpointSave.survey, {}), throwsCode("NODE_DEAD", /server 0 is dead/));
     await assert.rejects(
       servers.call(0, checkpointSave.abandon, { id: "", pending: undefined }),
       throwsCode("NODE_DEAD", /server 0 is dead/),

@@ -243,9 +243,9 @@ export class Checkpoints {
   }
 
   /**
-   * Of every worker all updates before the cut are in, and at most as many more as its bound lets it be ahead (spec/consistency.md, D2).
-   * Workers begin at the cut, so that what was in beyond it is made again, and stays. The same checkpoint has the same
-   * counts, whenever and however often it is restored.
+   * Of every worker all updates before the cut are in, and at most as many more as its bound lets it be ahead
+   * (spec/consistency.md, D2). Workers begin at the cut, so that what was in beyond it is made again, and stays. The
+   * same checkpoint has the same counts, whenever and however often it is restored.
    */
   #checkCounts(counts: readonly number[], { step, clock }: Cut): void {
     const base = this.#base;

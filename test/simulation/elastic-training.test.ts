@@ -83,7 +83,8 @@ class ElasticTraining {
       epochEnd: async ({ epoch }) => {
         ends.push(epoch);
         if (this.#onServers < 2) return; // who joins a group begins with its epoch
-        await session.rendezvous.meet("end", { generation: epoch }, { deadlineMs: 5000 }); // as a checkpoint of all workers does
+        // As a checkpoint of all workers does.
+        await session.rendezvous.meet("end", { generation: epoch }, { deadlineMs: 5000 });
       },
     };
     try {

@@ -71,7 +71,8 @@ async function work(session: Session, random: Random, { seed, workers, cache: op
       const pushed = someKeys(random);
       const into = new Float32Array(keys.length * workers);
       await cache.pushPull(keys, into, pushed, update(pushed), DEADLINE).catch(async (error: unknown) => {
-        if (!isWeighbridgeError(error, "ANSWER_LOST")) throw error; // where parts move, an update counts although its answer is lost
+        // Where parts move, an update counts although its answer is lost.
+        if (!isWeighbridgeError(error, "ANSWER_LOST")) throw error;
         await cache.lookup(keys, into, DEADLINE);
       });
       check(keys, plain, into);

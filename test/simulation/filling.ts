@@ -105,7 +105,8 @@ class Filling {
     const roster = cluster.running(SCHEDULER_ID)?.roster.nodes ?? [];
     const entryOf = (node: number) => roster.find((entry) => entry.node === node);
     if (cluster.running(standby) !== undefined && entryOf(head)?.label === cluster.hostOf(standby)) cluster.takenOver(rank);
-    if (cluster.running(head) === undefined || cluster.clock.nowMs() < (this.#cutUntilMs.get(rank) ?? 0)) return; // it is being replaced, or cut off
+    // It is being replaced, or cut off.
+    if (cluster.running(head) === undefined || cluster.clock.nowMs() < (this.#cutUntilMs.get(rank) ?? 0)) return;
     const entry = entryOf(standby);
     const isThere = cluster.running(standby) !== undefined && entry?.state === "alive" && entry.label === cluster.hostOf(standby);
     if (!isThere) {

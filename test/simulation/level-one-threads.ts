@@ -184,7 +184,8 @@ export class LevelOneThreads {
     for (let idle = 0; idle < 3; ) {
       assert.ok(this.runs < STEPS_MAX, "it comes to an end");
       idle = this.#runOne() ? 0 : idle + 1;
-      if (this.#random.chance(0.3) || idle > 0) await new Promise<void>((resolve) => void setImmediate(resolve)); // promises settle
+      // Promises settle.
+      if (this.#random.chance(0.3) || idle > 0) await new Promise<void>((resolve) => void setImmediate(resolve));
     }
     const isDone = this.#states.every((states, device) => device === this.dead || states.every(({ isOver, isOpen }) => isOver && !isOpen));
     this.#threads[0]!.level.close();

@@ -80,14 +80,16 @@ test("a server that was restarted is told the lists of its new incarnation", asy
     cluster.kill(idOf("server", rank));
     await cluster.run(cluster.startNode(idOf("server", rank)));
   }
-  await cluster.clock.advance(100); // the worker has heard of the new lives: a push to an old one may fail with NODE_DEAD
+  // The worker has heard of the new lives: a push to an old one may fail with NODE_DEAD.
+  await cluster.clock.advance(100);
   const table = await cluster.run(session.embedding("e", OPTIONS));
   for (let pushes = 1; pushes <= 3; pushes++) {
     const isTaken = await cluster.run(
       table.push(keys, ones).then(
         () => true,
         (error: unknown) => {
-          assert.ok(isWeighbridgeError(error, "NOT_JOINED"), String(error)); // it joins by itself; the push may be repeated
+          // It joins by itself; the push may be repeated.
+          assert.ok(isWeighbridgeError(error, "NOT_JOINED"), String(error));
           return false;
         },
       ),

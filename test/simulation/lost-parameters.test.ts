@@ -185,7 +185,8 @@ test("encoded, cached and raw handles, and those of the tensors face, hear of it
   const [one, two] = await stage.run(Promise.all([0, 1].map((rank) => Session.open(stage.cluster.worker(rank).node))));
   assert.ok(one !== undefined && two !== undefined);
   const calls = await stage.run(otherHandles(one));
-  for (const [name, call] of Object.entries(calls)) if (name !== "topKFlush") await stage.run(call()); // so that there is something to flush
+  // So that there is something to flush.
+  for (const [name, call] of Object.entries(calls)) if (name !== "topKFlush") await stage.run(call());
   await stage.restart({ isRestored: false });
   await stage.run(otherHandles(two));
   for (const [name, call] of Object.entries(calls)) {

@@ -69,7 +69,8 @@ class Job {
     const { workerCount } = this.#options;
     for (let rank = 0; rank < workerCount; rank++) {
       this.#incarnations[rank] = 0;
-      this.#clock.after(this.#random.fraction() * START_MS_MAX, () => this.#start(rank)); // The early ones must wait for the late.
+      // The early ones must wait for the late.
+      this.#clock.after(this.#random.fraction() * START_MS_MAX, () => this.#start(rank));
     }
     this.#planFaults();
     while (this.#clock.step()) {

@@ -1,6 +1,6 @@
-// paced-link — when what a worker sends reaches a server, in the orders that the transport allows (spec/consistency.md, W8): updates of one
-// parameter keep their order, a read does not overtake its worker's updates of what it reads, CLOCK and JOIN overtake
-// no update. All else overtakes freely.
+// paced-link — when what a worker sends reaches a server, in the orders that the transport allows (spec/consistency.md,
+// W8): updates of one parameter keep their order, a read does not overtake its worker's updates of what it reads, CLOCK
+// and JOIN overtake no update. All else overtakes freely.
 
 import type { Clock } from "../../src/base/clock.ts";
 import type { Random } from "../../src/base/random.ts";

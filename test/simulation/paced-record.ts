@@ -128,7 +128,8 @@ export class Record {
     const owedClock = clock - staleness - 1;
     parameter.promisedClock = Math.max(parameter.promisedClock, owedClock);
     for (const holder of this.holders) {
-      if (holder.state === "crashed" || !holder.isTrusted) continue; // What comes of these later is checked when it is applied.
+      // What comes of these later is checked when it is applied.
+      if (holder.state === "crashed" || !holder.isTrusted) continue;
       const open = holder.pushes[parameter.id]?.[holder.oldestOpen(parameter)];
       if (open === undefined || open.clock > owedClock) continue;
       assert.fail(
@@ -144,7 +145,11 @@ export class Record {
   /** The update becomes visible now: no answered read may have counted on it already. */
   apply(push: Push): void {
     const { holder, parameter, clock, state } = push;
-    assert.equal(state, eraAt(parameter, clock).isSync ? "gathered" : "flying", "every update is applied once, as its clock asks (spec/consistency.md, M1)");
+    assert.equal(
+      state,
+      eraAt(parameter, clock).isSync ? "gathered" : "flying",
+      "every update is applied once, as its clock asks (spec/consistency.md, M1)",
+    );
     assert.ok(
       clock > parameter.promisedClock,
       `an update of ${holder.name} stamped ${clock} comes after a read that was promised all up to ${parameter.promisedClock}`,
@@ -152,7 +157,9 @@ export class Record {
     push.state = "applied";
   }
 
-  /** The contributions to a round of a sync parameter: in order, whole, nobody forgotten (spec/consistency.md, U2, U3). */
+  /**
+   * The contributions to a round of a sync parameter: in order, whole, nobody forgotten (spec/consistency.md, U2, U3).
+   */
   checkRound(parameter: Parameter, clock: number, contributions: readonly { holder: Holder; pushes: readonly Push[] }[]): void {
     let before: Holder | undefined;
     for (const { holder, pushes } of contributions) {

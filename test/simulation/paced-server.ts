@@ -206,7 +206,10 @@ export class PacedServer {
     const pushes = [push];
     const free = (): void => {
       for (const dropped of pushes) {
-        assert.ok(dropped.clock >= (this.#lastClocks.get(holder) ?? 0), `an update that ${holder.name} had finished was dropped (spec/consistency.md, U4)`);
+        assert.ok(
+          dropped.clock >= (this.#lastClocks.get(holder) ?? 0),
+          `an update that ${holder.name} had finished was dropped (spec/consistency.md, U4)`,
+        );
         dropped.state = "dropped";
       }
     };

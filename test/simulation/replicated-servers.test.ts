@@ -253,7 +253,8 @@ test("a standby that runs out of memory leaves the chain, and pushes go on", asy
 test("a standby that differs from its head leaves, and training goes on without it (Replica.I2)", async () => {
   const shared = await cluster.run(session.tensor("shared", { shape: [4], consistency: "asp" }));
   await cluster.run(shared.push(new Float32Array(4).fill(1)));
-  serverOf(STANDBY).parameters.pacer.join({ worker: idOf("worker", 7), incarnation: 1 }); // of whom its head knows nothing
+  // Of whom its head knows nothing.
+  serverOf(STANDBY).parameters.pacer.join({ worker: idOf("worker", 7), incarnation: 1 });
   for (let i = 0; i < 12; i++) await cluster.run(shared.push(new Float32Array(4).fill(1)));
   assert.deepEqual(await cluster.run(shared.pull()), new Float32Array(4).fill(13));
   assert.equal(serverOf(HEAD).replica?.log.isOn, false);

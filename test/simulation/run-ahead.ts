@@ -111,7 +111,10 @@ class Runs {
   }
 }
 
-/** Throws when a push is lost, counted twice, or refused by one and taken by another. Returns how many runs were sent ahead. */
+/**
+ * Throws when a push is lost, counted twice, or refused by one and taken by another. Returns how many runs were sent
+ * ahead.
+ */
 export async function runAhead(seed: number): Promise<number> {
   const runs = new Runs(seed);
   await runs.run();

@@ -139,7 +139,8 @@ export class SimEtcdClient implements EtcdApi {
     };
     await pause(this.#random.below(DELAY_MS_MAX));
     if (isLost()) {
-      if (this.#random.chance(0.5)) this.#clock.after(this.#random.below(LATE_MS_MAX), () => attempt(step)); // it comes late
+      // It comes late.
+      if (this.#random.chance(0.5)) this.#clock.after(this.#random.below(LATE_MS_MAX), () => attempt(step));
       return await fail();
     }
     const result = step();

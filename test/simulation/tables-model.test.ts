@@ -38,7 +38,8 @@ async function runModel(seed: number, options: ModelOptions): Promise<number> {
   const sim = isMoving ? ({ placement: "range", settle: SETTLING } as const) : {};
   const cluster = await TableCluster.simulate(seed, { processes, servers, threads, tables: [table], config }, sim);
   const changes: Changes = { count: 0 };
-  if (isMoving) keepChanging(cluster.cluster, random, PAUSE_MS_MAX, changes, seed % 2 === 0 ? moveAny : undefined); // or servers come and go
+  // Or servers come and go.
+  if (isMoving) keepChanging(cluster.cluster, random, PAUSE_MS_MAX, changes, seed % 2 === 0 ? moveAny : undefined);
   const added: Added[] = [];
   let reads = 0;
   let working = processes * threads;
@@ -73,7 +74,8 @@ async function runModel(seed: number, options: ModelOptions): Promise<number> {
       else await new Promise<void>((resolve) => cluster.cluster.clock.after(own.below(20), resolve));
     }
     for (const accessor of held) accessor[Symbol.dispose]();
-    for (working--; working > 0; member.clock()) await new Promise<void>((resolve) => cluster.cluster.clock.after(10, resolve)); // others wait
+    // Others wait.
+    for (working--; working > 0; member.clock()) await new Promise<void>((resolve) => cluster.cluster.clock.after(10, resolve));
   };
   const all = cluster.threads.flatMap((members, process) => members.map((_, thread) => work(process, thread)));
   await cluster.run(Promise.all(all));

@@ -95,7 +95,8 @@ export async function runMovingSnapshots(seed: number, config: TableGroupConfig,
   const disk = new SimDisk(random, ROOT);
   const tables = [{ staleness: random.below(4), processCacheCapacity: 3 }];
   const sim = { placement: "range", settle: SETTLING, network: { latencyMsMin: 0, latencyMsMax: 8 } } as const;
-  let job = 1000 * seed; // each cluster is another job: servers that restore it take stamps of their own job for old ones
+  // Each cluster is another job: servers that restore it take stamps of their own job for old ones.
+  let job = 1000 * seed;
   const begin = async (servers: number, more: TableGroupConfig): Promise<{ cluster: TableCluster<SimCluster>; stop: () => void }> => {
     const cluster = await startOn(disk, job++, { processes: 2, servers, tables, config: { ...config, ...more } }, sim);
     return { cluster, stop: keepChanging(cluster.cluster, random, PAUSE_MS_MAX, tally.changes) };

@@ -21,7 +21,8 @@ export async function modelOf(session: Session): Promise<Model> {
     rows: await session.tensor("rows", { shape: [40_000, 16], optimizer: { type: "rmsprop", momentum: 0.5 }, init: { type: "he" } }),
     users: await session.embedding("users", { dim: 6, optimizer: { type: "adam" }, versions: true, init: { type: "uniform", seed: 9 } }),
     items: await session.embedding("items", { dim: 3, optimizer: { type: "rowWiseAdagrad" }, consistency: "bsp" }),
-    tags: await session.embedding("tags", { dim: 2, optimizer: { type: "lazyAdam" } }), // one count of steps for the whole table
+    // One count of steps for the whole table.
+    tags: await session.embedding("tags", { dim: 2, optimizer: { type: "lazyAdam" } }),
   };
 }
 

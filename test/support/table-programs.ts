@@ -35,7 +35,8 @@ export async function runThreadPrograms(seed: number, config: TableGroupConfig):
       return startTableThread(group, SCRIPT, { workerData: data });
     }),
   );
-  const ended = await Promise.allSettled(members.map((member) => once(member, "exit"))); // an error of the thread rejects
+  // An error of the thread rejects.
+  const ended = await Promise.allSettled(members.map((member) => once(member, "exit")));
   for (const one of ended) assert.ok(one.status === "fulfilled", String((one as PromiseRejectedResult).reason));
   await Promise.all(groups.map((group) => group.shutDown()));
 }

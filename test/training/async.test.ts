@@ -14,7 +14,8 @@ import { SoftmaxCrossEntropy } from "../../src/nn/losses/softmax-cross-entropy.t
 import { Workspace } from "../../src/nn/workspace.ts";
 import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 
-const [VOCAB, IDS, CLASSES, BATCH, SAMPLES, EPOCHS, WORKERS] = [20, 2, 3, 12, 235, 5, 3]; // the last of 20 batches has 7 samples
+// The last of 20 batches has 7 samples.
+const [VOCAB, IDS, CLASSES, BATCH, SAMPLES, EPOCHS, WORKERS] = [20, 2, 3, 12, 235, 5, 3];
 const random = new Random(8);
 const ids = Array.from({ length: SAMPLES * IDS }, () => random.below(VOCAB));
 const labels = Array.from({ length: SAMPLES }, (_, i) => ids[i * IDS]! % CLASSES);

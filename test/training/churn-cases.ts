@@ -170,7 +170,8 @@ function deafAtEnd(session: Session, epoch: number, kill: () => Promise<void>): 
     over(collective, {
       exchange: async (votes: readonly Uint8Array[], wait?: WaitOptions) => {
         const parts = await collective.exchange(votes, wait);
-        const isEnd = parts.every((part) => part.length === 32 && new Float64Array(part.slice().buffer)[1] === 1); // TrainingGroup.agree
+        // TrainingGroup.agree.
+        const isEnd = parts.every((part) => part.length === 32 && new Float64Array(part.slice().buffer)[1] === 1);
         if (!isEnd || ++overs !== epoch) return parts;
         await kill();
         while (collective.failure === undefined) await setTimeout(5);

@@ -59,7 +59,7 @@ export async function step(
   const values = arena.floats.subarray(source.address >>> 2, (source.address >>> 2) + source.slotCount * WIDTH) as Float32Array;
   const counts = new Map<number, number>();
   for (const [i, slot] of slots.entries()) {
-    assert.equal(slot === NO_SLOT, !((ids[i] as number) >= 0 && (ids[i] as number) < ROWS), "R4");
+    assert.equal(slot === NO_SLOT, !((ids[i] as number) >= 0 && (ids[i] as number) < ROWS), "RowSource.R4");
     if (slot !== NO_SLOT) counts.set(slot, (counts.get(slot) ?? 0) + 1);
   }
   const distinct = Int32Array.from([...counts.keys()].sort((a, b) => a - b));

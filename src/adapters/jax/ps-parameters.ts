@@ -70,8 +70,8 @@ export class PsParameters<T> {
   }
 
   /**
-   * Pushes gradients to the servers' optimizer (PsParameters.P1). Ends no clock. Throws BAD_ARGUMENT for a tree of another
-   * structure, NOT_FINITE.
+   * Pushes gradients to the servers' optimizer (PsParameters.P1). Ends no clock. Throws BAD_ARGUMENT for a tree of
+   * another structure, NOT_FINITE.
    */
   async push(gradients: T, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait); // PsParameters.P1
@@ -79,8 +79,8 @@ export class PsParameters<T> {
   }
 
   /**
-   * One step: pushes gradients (PsParameters.P1), ends the clock, and returns the weights that the next step begins with (PsParameters.P2).
-   * Throws as `push`.
+   * One step: pushes gradients (PsParameters.P1), ends the clock, and returns the weights that the next step begins
+   * with (PsParameters.P2). Throws as `push`.
    */
   async step(gradients: T, wait: WaitOptions = {}): Promise<T> {
     checkWaitOptions(wait); // PsParameters.P1

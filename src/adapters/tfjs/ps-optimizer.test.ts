@@ -138,7 +138,8 @@ test("fit() of a compiled model waits for the weights after each batch, and trai
   assertClose(history.history.loss as number[], expected.history.loss as number[], 1e-6);
   assert.equal(cluster.session.clocks, 12);
   assert.equal(optimizer.iterations, 12);
-  await assert.rejects(model.fit(x, y, { ...fit, yieldEvery: "never" }), throwsCode("BAD_ARGUMENT")); // without the callbacks
+  // Without the callbacks.
+  await assert.rejects(model.fit(x, y, { ...fit, yieldEvery: "never" }), throwsCode("BAD_ARGUMENT"));
   await optimizer.ready();
   let savedCount = 0;
   const handler = tf.io.withSaveHandler(() => {

@@ -62,7 +62,8 @@ export class TfSteps {
   }
 
   /**
-   * Resolves when no step is pending and the variables are as the last one left them; rejects with its failure (TfSteps.F2).
+   * Resolves when no step is pending and the variables are as the last one left them; rejects with its failure
+   * (TfSteps.F2).
    */
   async ready(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);

@@ -64,7 +64,8 @@ export class ProgressCheckpoint implements TrainingCallback {
     const { checkpointEvery } = plan;
     const { epoch, stepCount, globalStep: step } = event;
     const isDue = checkpointEvery !== undefined && step % checkpointEvery === 0 && step < stepCount;
-    if (!isDue || this.#saving !== undefined || !this.#maySave || !isWhole()) return; // ProgressCheckpoint.P2, ProgressCheckpoint.P3
+    // ProgressCheckpoint.P2, ProgressCheckpoint.P3.
+    if (!isDue || this.#saving !== undefined || !this.#maySave || !isWhole()) return;
     void this.#start({ epoch: epoch - 1, step }); // training goes on meanwhile
   }
 
@@ -79,7 +80,10 @@ export class ProgressCheckpoint implements TrainingCallback {
     }
   }
 
-  /** At the end of the training, by one worker (ProgressCheckpoint.P7). Throws what session.checkpoint throws at the second attempt. */
+  /**
+   * At the end of the training, by one worker (ProgressCheckpoint.P7). Throws what session.checkpoint throws at the
+   * second attempt.
+   */
   async saveLast(): Promise<void> {
     const { plan } = this.#options;
     await this.#saving;
@@ -122,7 +126,8 @@ export class ProgressCheckpoint implements TrainingCallback {
     const step = stepsDone(plan, position); // ProgressCheckpoint.P8
     const onCut = (): void => {
       if (position.step !== 0 && !isWhole()) {
-        throw new WeighbridgeError("NODE_DEAD", "a worker died before its part of all batches was in"); // ProgressCheckpoint.P3: nothing is kept of it
+        // ProgressCheckpoint.P3: nothing is kept of it.
+        throw new WeighbridgeError("NODE_DEAD", "a worker died before its part of all batches was in");
       }
       atCut();
     };

@@ -46,8 +46,10 @@ export class ProgressReport implements TrainingCallback {
     this.#stepCount++;
     this.#latest = this.#progressOf(event);
     const { epoch, step, loss } = this.#latest;
-    const roundOf = (at: number): number => Math.floor(at / plan.every); // without bsp a worker may not take every n-th batch itself
-    const lastStep = epoch === before.epoch ? before.step : 0; // the same again: a part is made up for that a worker has left which died
+    // Without bsp a worker may not take every n-th batch itself.
+    const roundOf = (at: number): number => Math.floor(at / plan.every);
+    // The same again: a part is made up for that a worker has left which died.
+    const lastStep = epoch === before.epoch ? before.step : 0;
     const isDue = step > lastStep && (this.#stepCount <= FIRST_STEPS || roundOf(step) > roundOf(lastStep));
     if (plan.every > 0 && isDue && isReporter()) this.#send({ kind: "loss", epoch, step, loss });
     if (this.#now() < this.#dueAt) return;

@@ -26,14 +26,15 @@ export function createRun(directory: string): string {
       mkdirSync(path);
       return path;
     } catch (thrown) {
-      if (!isError(thrown, "EEXIST")) throw unwritableError(directory, thrown); // RunDirectory.R1: another run was faster
+      // RunDirectory.R1: another run was faster.
+      if (!isError(thrown, "EEXIST")) throw unwritableError(directory, thrown);
     }
   }
 }
 
 /**
- * Where a run saves that continues from this checkpoint, which has `stepsDone` steps over all epochs (RunDirectory.R2). Throws
- * BAD_CONFIG if that cannot be written.
+ * Where a run saves that continues from this checkpoint, which has `stepsDone` steps over all epochs (RunDirectory.R2).
+ * Throws BAD_CONFIG if that cannot be written.
  */
 export async function continueRun(checkpoint: string, stepsDone: number): Promise<string> {
   const run = dirname(checkpoint);

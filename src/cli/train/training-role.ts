@@ -93,7 +93,8 @@ export function jobState({ nodes, placement }: RosterView, { workerCount }: { re
   if (!isAtWork && workers.some(({ state }) => state === "left")) return { kind: "done" }; // TrainingRole.V1
   const hasParts = (rank: number): boolean => placement?.servers.includes(rank) !== false;
   const deadServers = nodes.filter(({ role, rank, state }) => role === "server" && state === "dead" && hasParts(rank));
-  if (deadServers.length > 0) return { kind: "failed", reason: `${named(deadServers)} died, and the parameters with it` }; // TrainingRole.V2
+  // TrainingRole.V2
+  if (deadServers.length > 0) return { kind: "failed", reason: `${named(deadServers)} died, and the parameters with it` };
   return isAtWork ? { kind: "running" } : { kind: "failed", reason: `no worker is left: ${named(workers)} died` };
 }
 
@@ -118,7 +119,8 @@ export class RosterLines {
   /** The lines to print about a newer roster. */
   since(roster: RosterView): string[] {
     const changes = this.#changes.since(roster);
-    if (this.#isStarted) return changes.filter((sentence) => !sentence.endsWith("has left")); // a worker that leaves is done
+    // A worker that leaves is done.
+    if (this.#isStarted) return changes.filter((sentence) => !sentence.endsWith("has left"));
     const { nodes } = roster;
     if (nodes.length < this.#nodeCount || nodes.some(({ state }) => state !== "alive")) return [];
     this.#isStarted = true;

@@ -108,7 +108,8 @@ export class TrainingWorker implements TrainingRole {
     const wait = { deadlineMs: END_MS };
     await alignClocks(session, { name: "end", epoch: 0 }, wait); // a checkpoint is cut at a clock that all have reached
     const reportResult = async (): Promise<void> => {
-      sendReport({ kind: "result", result: task.resultOf(await model.eval(task.test)) }); // NOT_FINITE: nothing is saved
+      // NOT_FINITE: nothing is saved.
+      sendReport({ kind: "result", result: task.resultOf(await model.eval(task.test)) });
       await checkpoint.saveLast();
     };
     await leaveTogether(session, reportResult, wait);

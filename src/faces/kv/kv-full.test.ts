@@ -73,7 +73,8 @@ test("a server that is full of large values is read and added to at once, as oft
   assert.ok(count > 3, `${count} values`);
   for (let round = 1; round <= 3; round++) {
     const pulls = Array.from({ length: count }, (_, key) => asker.pull(keysFrom(key, 1), width));
-    const pushes = Array.from({ length: count }, (_, key) => asker.push(keysFrom(key, 1), width)); // while the blocks are being sent
+    // While the blocks are being sent.
+    const pushes = Array.from({ length: count }, (_, key) => asker.push(keysFrom(key, 1), width));
     for (const values of await Promise.all(pulls)) assert.ok(values.every((value) => value === round));
     await Promise.all(pushes);
   }
@@ -91,7 +92,8 @@ test("a link to a full server is read elsewhere than in the arena, and served al
   await cluster.run(table.push(rows, new Float32Array(2000).fill(1)));
   const count = await asker.fill(16, BATCH);
   const beyond = cluster.server().server?.arena ?? assert.fail("there is a server");
-  for (let byteCount = 2 ** 30; byteCount >= 2 ** 16; byteCount /= 2) while (beyond.tryAllocateBeyond(byteCount) !== 0); // as with an arena of 4 GiB
+  // As with an arena of 4 GiB.
+  for (let byteCount = 2 ** 30; byteCount >= 2 ** 16; byteCount /= 2) while (beyond.tryAllocateBeyond(byteCount) !== 0);
   cluster.links.get(idOf("worker", 0))?.[1]?.destroy(); // to server 0: it dials again
   cluster.settleFrames(1);
   const { arena } = cluster.server().server ?? assert.fail("there is a server");

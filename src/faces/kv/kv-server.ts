@@ -54,7 +54,8 @@ export class KVServer {
     const { server } = office;
     if (server === undefined) throw badArgument(`a KVServer needs a server node, but this is the ${office.role}`);
     this.office = office;
-    this.simple = new SimpleApp(office, appId, 0); // a KVWorker's customer is 0 by default: requests of `simple` reach it
+    // A KVWorker's customer is 0 by default: requests of `simple` reach it.
+    this.simple = new SimpleApp(office, appId, 0);
     this.#application = server.openKv(appId);
   }
 

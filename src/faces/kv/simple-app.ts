@@ -110,9 +110,9 @@ export class SimpleApp {
   }
 
   /**
-   * Sends to a node, or to every node of a group (1 to 7), this one too if it is a member (SimpleApp.M1). Returns the timestamp.
-   * Throws NO_ROUTE if a receiver cannot be reached from here (nodes of one role do not talk to each other), NODE_DEAD
-   * if one is dead or has left, QUEUE_FULL if too much waits for one; nothing is sent then.
+   * Sends to a node, or to every node of a group (1 to 7), this one too if it is a member (SimpleApp.M1). Returns the
+   * timestamp. Throws NO_ROUTE if a receiver cannot be reached from here (nodes of one role do not talk to each other),
+   * NODE_DEAD if one is dead or has left, QUEUE_FULL if too much waits for one; nothing is sent then.
    */
   request(head: number, body: Uint8Array | string, receiver: number): number {
     const bytes = bytesOf(body);

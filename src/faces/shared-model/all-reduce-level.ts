@@ -127,7 +127,8 @@ export class AllReduceLevel implements ModelLevel {
       while (this.#rounds.size > 0) {
         const pieces = this.#agreed(await this.#tell());
         const before = underWay;
-        underWay = Promise.all(pieces.map(async (piece) => await this.#reduce(piece))); // called here, in this order (AllReduceLevel.G1)
+        // Called here, in this order (AllReduceLevel.G1).
+        underWay = Promise.all(pieces.map(async (piece) => await this.#reduce(piece)));
         underWay.catch(() => {}); // it is awaited below
         await before; // AllReduceLevel.G2
         if (pieces.length === 0) await this.#pause();
@@ -143,7 +144,8 @@ export class AllReduceLevel implements ModelLevel {
   /** What every worker has ready, in the order of ranks. */
   async #tell(): Promise<readonly (readonly Told[])[]> {
     const collective = this.#joined();
-    const ready = [...this.#rounds.values()].filter(({ begun, values }) => begun < values.length); // others may be over elsewhere
+    // Others may be over elsewhere.
+    const ready = [...this.#rounds.values()].filter(({ begun, values }) => begun < values.length);
     const words = Int32Array.from(ready.flatMap(({ round, values }) => [round.plan.key, round.priority, values.length]));
     const told = new Uint8Array(words.buffer);
     const lists = await collective.exchange(collective.members.map(() => told));

@@ -57,7 +57,8 @@ export class ItemLists<Item extends Keyed, Request> {
     const requests = list.map((item) => requestOf(item, position));
     checkOnce(list, what);
     if (this.#seen.has(list))
-      this.#checked.set(list, { position, items: [...list], copies: list.map((item) => ({ ...item })), requests, epoch: undefined }); // ItemLists.I3
+      // ItemLists.I3
+      this.#checked.set(list, { position, items: [...list], copies: list.map((item) => ({ ...item })), requests, epoch: undefined });
     else this.#seen.add(list);
     return requests;
   }

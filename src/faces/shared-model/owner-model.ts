@@ -268,8 +268,8 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
   }
 
   /**
-   * A thread is about to run a device (OwnerModel.M3): what it is given, and what to call when it has ended. Throws BAD_ARGUMENT,
-   * UNSUPPORTED for devices that have no threads.
+   * A thread is about to run a device (OwnerModel.M3): what it is given, and what to call when it has ended. Throws
+   * BAD_ARGUMENT, UNSUPPORTED for devices that have no threads.
    */
   openThread(device: number, port: ThreadPort): { readonly grant: DeviceGrant; ended(reason: unknown): void } {
     const { devices, memory, rules, level, cpu } = this.#open();

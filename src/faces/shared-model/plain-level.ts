@@ -47,7 +47,8 @@ export class PlainLevel implements LevelTwo {
     const rowCount = Math.ceil(length / width);
     const { Array: View, bytes } = ROW_ELEMENTS[dtype];
     const keptElements = columns.reduce((sum, column) => sum + column.elements, 0);
-    const elements: RowArray = new View(new ArrayBuffer((length + keptElements * rowCount) * bytes)); // weights, then column after column
+    // Weights, then column after column.
+    const elements: RowArray = new View(new ArrayBuffer((length + keptElements * rowCount) * bytes));
     const columnAt = (offset: number): number => length + offset * rowCount;
     fillElements(elements, initialWeight, 0, length);
     for (const { start, offset, elements: each } of columns) fillElements(elements, start, columnAt(offset), columnAt(offset + each));

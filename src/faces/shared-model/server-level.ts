@@ -102,7 +102,8 @@ export class ServerLevel implements ModelLevel {
     assert(!open.isPushed, "a key is at most one round ahead of the clock (ServerLevel.V2)");
     open.isPushed = true;
     if (--this.#behindCount === 0) this.#endClock();
-    const failed = (await Promise.allSettled(calls)).find(({ status }) => status === "rejected"); // both: they use the arrays (ServerLevel.V3)
+    // Both: they use the arrays (ServerLevel.V3).
+    const failed = (await Promise.allSettled(calls)).find(({ status }) => status === "rejected");
     if (failed?.status === "rejected") throw failed.reason;
   }
 

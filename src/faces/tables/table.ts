@@ -65,9 +65,9 @@ export class Table<T extends TableRowType = TableRowType> {
 
   /**
    * The row, as fresh as the table's staleness asks for at this thread's clock: now, or once the slowest thread has
-   * come far enough (Table.T1). Release it, or take it with `using`. Throws BAD_ARGUMENT, and what updates of this table were
-   * refused for; rejects with QUEUE_FULL when all rows of the process cache are held, DEADLINE, ABORTED, and as calls
-   * of servers do.
+   * come far enough (Table.T1). Release it, or take it with `using`. Throws BAD_ARGUMENT, and what updates of this
+   * table were refused for; rejects with QUEUE_FULL when all rows of the process cache are held, DEADLINE, ABORTED, and
+   * as calls of servers do.
    */
   get(rowId: number, wait?: WaitOptions): AccessorOfRow<T> | Promise<AccessorOfRow<T>> {
     if (!this.#owner.isOpen || this.rows.failure !== undefined || rowId >>> 0 !== rowId) this.#checkCall(rowId);

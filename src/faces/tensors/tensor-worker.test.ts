@@ -73,7 +73,8 @@ for (const servers of [1, 2, 3]) {
         await worker.initTensor(5, settings);
         const into = new Float32Array(12);
         void worker.sparsePush(5, [9, 0, 9], Float32Array.of(1, 2, 3, 4, 5, 6, 10, 20, 30));
-        void worker.sparsePush(5, Uint32Array.of(4), Float32Array.of(7, 8, 9)); // the second before anybody waited: the first is whole
+        // The second before anybody waited: the first is whole.
+        void worker.sparsePush(5, Uint32Array.of(4), Float32Array.of(7, 8, 9));
         void worker.sparsePull(5, BigUint64Array.of(4n, 9n, 0n, 9n), into);
         await worker.wait(5);
         assert.deepEqual([...into], [7, 8, 9, 11, 22, 33, 4, 5, 6, 11, 22, 33]);

@@ -1,5 +1,5 @@
-// Goal: contradictory options are refused (EmbeddingLookup.E2), and a lookup that is not sparse is a parameter like any other, with the
-// same zeros for ids out of range (EmbeddingLookup.E1).
+// Goal: contradictory options are refused (EmbeddingLookup.E2), and a lookup that is not sparse is a parameter like any
+// other, with the same zeros for ids out of range (EmbeddingLookup.E1).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

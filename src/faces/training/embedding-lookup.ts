@@ -119,7 +119,10 @@ export class EmbeddingLookup implements Stage {
     this.#source?.prefetch(this.#pick(batch, new Float64Array(this.#ids.length)));
   }
 
-  /** Resolves when the rows of a batch have arrived. Throws BAD_ARGUMENT for an id that is no whole number (EmbeddingLookup.E1). */
+  /**
+   * Resolves when the rows of a batch have arrived. Throws BAD_ARGUMENT for an id that is no whole number
+   * (EmbeddingLookup.E1).
+   */
   async acquire(batch: IdBatch, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     this.#acquired = this.#pick(batch, this.#ids);
@@ -162,7 +165,8 @@ export class EmbeddingLookup implements Stage {
     for (let i = 0; i < sampleCount; i++) {
       for (let j = 0; j < idsPerSample; j++) {
         const id = ids[i * stride + idsFrom + j]!;
-        if (isFraction(id)) throw bad(name, `id ${id}, number ${j} of sample ${i} of the batch, is no whole number`); // EmbeddingLookup.E1
+        // EmbeddingLookup.E1
+        if (isFraction(id)) throw bad(name, `id ${id}, number ${j} of sample ${i} of the batch, is no whole number`);
         into[i * idsPerSample + j] = id;
       }
     }

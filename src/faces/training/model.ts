@@ -185,7 +185,8 @@ export class Model {
     for (const metric of Object.values(metrics)) metric.clear();
     await this.#predict(dataset, options, (outputs, labels, notFinite) => {
       const value = loss.compute(outputs, labels, 1);
-      if (!Number.isFinite(value)) throw notFinite(`the loss is ${value}`); // the greatest of outputs that are NaN is no answer
+      // The greatest of outputs that are NaN is no answer.
+      if (!Number.isFinite(value)) throw notFinite(`the loss is ${value}`);
       lossSum += value;
       for (const metric of Object.values(metrics)) metric.update(outputs, labels);
     });

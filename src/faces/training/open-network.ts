@@ -135,7 +135,8 @@ export class OpenNetwork {
         for (const { source } of this.#lookups) if (source instanceof TieredRows) await source.reform(this.patience.wait);
         isDone = true;
       } catch (thrown) {
-        if (!group.mayRecover(thrown) || signal?.aborted === true || performance.now() > until) throw thrown; // otherwise one more member is gone
+        // Otherwise one more member is gone.
+        if (!group.mayRecover(thrown) || signal?.aborted === true || performance.now() > until) throw thrown;
         await pause(REGROUP_PAUSE_MS);
       }
     }
@@ -194,7 +195,8 @@ export class OpenNetwork {
     const isCached = lookupsOf(network).some(({ options }) => options.vocabCacheSize > 0);
     if (!isCached && parametersOf(network).every(({ serverTarget }) => serverTarget !== undefined)) return;
     const { wait } = this.patience;
-    await session.leaveClocks(wait); // the others may be in a step, and admit this worker after it: they cannot end it while they wait for its clock
+    // The others may be in a step, and admit this worker after it: they cannot end it while they wait for its clock.
+    await session.leaveClocks(wait);
     const collective = await session.collective(wait);
     await session.rejoin(wait);
     this.#members = new RowMembers(session.rank, collective);
@@ -216,7 +218,8 @@ export class OpenNetwork {
     }
     const init = this.#seeded(parameter.initializer);
     const tensor = await session.tensor(name, { shape, init, optimizer, consistency }, wait());
-    if (!serverTarget.initInServer) await tensor.start(parameter.values, wait()); // the first worker's values, unless the servers have some already
+    // The first worker's values, unless the servers have some already.
+    if (!serverTarget.initInServer) await tensor.start(parameter.values, wait());
     return new ServerRoute({ parameter, tensor, priority, wait });
   }
 

@@ -69,6 +69,7 @@ export class ReducedRoute implements ParameterRoute {
     await sum;
     if (this.#sum !== sum) return;
     this.#sum = undefined;
-    this.updater.apply(this.updater.step); // a schedule follows the updates of this parameter, on which all workers agree
+    // A schedule follows the updates of this parameter, on which all workers agree.
+    this.updater.apply(this.updater.step);
   }
 }

@@ -48,5 +48,6 @@ export class Retry {
 }
 
 export function isTransient(thrown: unknown): thrown is WeighbridgeError {
-  return isWeighbridgeError(thrown) && TRANSIENT.has(thrown.code) && (thrown.code !== "LINK_LOST" || thrown.retryable); // else it would count twice
+  // Else it would count twice.
+  return isWeighbridgeError(thrown) && TRANSIENT.has(thrown.code) && (thrown.code !== "LINK_LOST" || thrown.retryable);
 }

@@ -166,7 +166,7 @@ function partsOf(plan: RowPlan | undefined, { ranks }: RowPlanner): BatchRowsPar
   let at = 0;
   return ranks.map((rank) => {
     const part = plan?.parts.find(({ server }) => server === rank);
-    assert(part === undefined || part.from === at, "A1");
+    assert(part === undefined || part.from === at, "BatchRows.A1");
     const from = at;
     at += part?.keys.length ?? 0;
     return { from, to: at };

@@ -71,7 +71,7 @@ class Stage {
       this.arena.floats[at + 2] = (this.arena.floats[at + 2] as number) + 1;
       this.updates.set(key, (this.updates.get(key) ?? 0) + 1);
       const slot = this.tiers.deviceSlotAt(at * 4);
-      if (slot >= 0) assert.equal(this.arena.floats[(this.#mirror >>> 2) + slot * WIDTH], Math.fround(Number(key)), "M4");
+      if (slot >= 0) assert.equal(this.arena.floats[(this.#mirror >>> 2) + slot * WIDTH], Math.fround(Number(key)), "RowTiers.M4");
     }
     this.tiers.changed(list, keys.length, rows);
   }

@@ -94,8 +94,8 @@ export class RowTiers {
   }
 
   /**
-   * Moves the rows of these keys here, each named once, while the current step goes on (RowTiers.M2). The keys must not change
-   * until it has ended. Rejects as RowTiers.M5 says.
+   * Moves the rows of these keys here, each named once, while the current step goes on (RowTiers.M2). The keys must not
+   * change until it has ended. Rejects as RowTiers.M5 says.
    */
   async admit(keys: number, keyCount: number): Promise<void> {
     await this.#leaving.settled(); // RowTiers.M1
@@ -202,7 +202,9 @@ export class RowTiers {
     );
   }
 
-  /** Resolves when the servers have every row (RowTiers.M3). Rejects if not; rows that they lack stay dirty, or leaving. */
+  /**
+   * Resolves when the servers have every row (RowTiers.M3). Rejects if not; rows that they lack stay dirty, or leaving.
+   */
   async flush(): Promise<void> {
     await this.#leaving.settled();
     await this.writeLoose();

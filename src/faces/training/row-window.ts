@@ -34,8 +34,8 @@ export class RowWindow {
   }
 
   /**
-   * Assigns slots to the rows of a batch (RowWindow.W1). `position` is this worker's; the rows of other owners are in `incoming`.
-   * Throws BAD_REQUEST, ARENA_FULL.
+   * Assigns slots to the rows of a batch (RowWindow.W1). `position` is this worker's; the rows of other owners are in
+   * `incoming`. Throws BAD_REQUEST, ARENA_FULL.
    */
   assign(
     requested: BatchRows,

@@ -35,7 +35,9 @@ export class ServerRoute implements ParameterRoute {
   }
 
   async open(): Promise<void> {
-    await this.#push.catch(() => {}); // `acknowledged` reported it; until its end it reads the gradient, which the next step owns from now on (ParameterRoute.R2)
+    // `acknowledged` reported it; until its end it reads the gradient, which the next step owns from now on
+    // (ParameterRoute.R2).
+    await this.#push.catch(() => {});
     await this.#pull?.catch(() => {}); // its values are pulled again
     this.#pull = undefined;
     await this.#startPull(0);

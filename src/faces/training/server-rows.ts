@@ -69,7 +69,8 @@ export class ServerRows implements RowSource {
     try {
       await early;
     } catch (thrown) {
-      if (isEarly) throw thrown; // a failed pull of another batch does not matter: it is pulled again when it is acquired
+      // A failed pull of another batch does not matter: it is pulled again when it is acquired.
+      if (isEarly) throw thrown;
     }
     if (isEarly) [this.#current, this.#next] = [this.#next, this.#current];
     else {

@@ -68,7 +68,8 @@ export class StepRunner {
   }
 
   /**
-   * Computes a unit whose values and labels are in place. Returns the mean loss of its samples. Throws NOT_FINITE (StepRunner.S2).
+   * Computes a unit whose values and labels are in place. Returns the mean loss of its samples. Throws NOT_FINITE
+   * (StepRunner.S2).
    */
   async run(input: StepInput): Promise<number> {
     const { devices } = this.#options;
@@ -148,7 +149,10 @@ export class StepRunner {
     this.#hasGiven = false;
   }
 
-  /** Forgets pushes without acknowledgement: their unit is computed again. Resolves when none reads gradients (StepRunner.S3). */
+  /**
+   * Forgets pushes without acknowledgement: their unit is computed again. Resolves when none reads gradients
+   * (StepRunner.S3).
+   */
   async drop(): Promise<void> {
     const pushes = this.#pushes;
     this.#pushes = [];

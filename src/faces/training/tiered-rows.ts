@@ -230,7 +230,10 @@ export class TieredRows implements RowSource {
     return await turn;
   }
 
-  /** Sends this worker's request to the owners, at once (TieredRows.C2); `ids` left out: it does not know its next batch yet. */
+  /**
+   * Sends this worker's request to the owners, at once (TieredRows.C2); `ids` left out: it does not know its next batch
+   * yet.
+   */
   #request(ids: ArrayLike<number> | undefined, isHint = false): RowRequest {
     return new RowRequest({ members: this.#members, planner: this.#planner, ids, rowCountMax: this.#rowCountMax, isHint });
   }
@@ -336,7 +339,10 @@ export class TieredRows implements RowSource {
     }
   }
 
-  /** Sends gradients to their owners, at once (TieredRows.C2); resolves with what all members sent for this worker's rows. */
+  /**
+   * Sends gradients to their owners, at once (TieredRows.C2); resolves with what all members sent for this worker's
+   * rows.
+   */
   async #gather(requested: BatchRows, outgoing: OutgoingGradients): Promise<readonly messages.Gradients[]> {
     if (this.#members.isAlone) return [ownGradients(outgoing)];
     this.#next ??= this.#request(undefined); // those that prefetched have requested before they push

@@ -151,7 +151,8 @@ export class Trainer {
       const clock = unit === "idle" ? (this.#feed?.nextClock ?? open.clocks + 1) : (unit.clock ?? 0);
       isBehind ||= clock > open.clocks; // rounds that this worker has no share of
       if (isBehind || unit === "idle") await this.#acknowledge();
-      while (open.clocks < clock) open.endClock(); // the others may wait for it; this worker does not wait, because they may be done
+      // The others may wait for it; this worker does not wait, because they may be done.
+      while (open.clocks < clock) open.endClock();
       if (unit === "idle") continue;
       if (isBehind) await runner.refresh();
       isBehind = false;

@@ -1,5 +1,5 @@
-// Goal: workers that come together go on from the one that is furthest: its values, its epoch, its clock (TrainingGroup.W2, TrainingGroup.W4). No
-// step that somebody has ended is lost.
+// Goal: workers that come together go on from the one that is furthest: its values, its epoch, its clock
+// (TrainingGroup.W2, TrainingGroup.W4). No step that somebody has ended is lost.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,6 @@
 // Goal: an embedding sums or lists the rows that its ids name, its gradient is what differences say and lies in the
-// touched rows alone (Embedding.E1), and an id without a row is refused or is a row of zeros, as asked for (Embedding.E2).
+// touched rows alone (Embedding.E1), and an id without a row is refused or is a row of zeros, as asked for
+// (Embedding.E2).
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";

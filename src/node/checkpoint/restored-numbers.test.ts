@@ -46,7 +46,8 @@ test("a checkpoint is restored on one and three servers, at their start or by wo
     await using atStart = await EmbeddedCluster.start({ servers, restore: folder.path });
     await assertFilled(atStart.session);
     await using byWorker = await EmbeddedCluster.start({ servers, checkpointDir: folder.path });
-    for (const name of ["other", "c", "rows of a"]) await (await byWorker.session.tensor(name, { shape: [2] })).clear(); // numbered before
+    // Numbered before.
+    for (const name of ["other", "c", "rows of a"]) await (await byWorker.session.tensor(name, { shape: [2] })).clear();
     await byWorker.session.restore();
     await assertFilled(byWorker.session);
     assert.deepEqual(

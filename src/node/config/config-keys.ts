@@ -373,7 +373,8 @@ export const FILE_KEYS: { readonly config: ConfigKey<string>; readonly section: 
   section: { kind: value.label(LABEL_CHARS_MAX, "name"), description: "The section of that file which is this node's.", fallback: ABSENT },
 };
 
-export const KEY_NAMES: readonly KeyName[] = Object.keys(KEYS) as KeyName[]; // TypeScript does not know that these are all keys.
+// TypeScript does not know that these are all keys.
+export const KEY_NAMES: readonly KeyName[] = Object.keys(KEYS) as KeyName[];
 
 /** Windows has no user ids, and its temporary folder is the user's own. */
 function userId(): number | string {

@@ -145,7 +145,8 @@ function checkWorkerRange({ workerCount, workerCountMax: most = workerCount }: F
 }
 
 function checkRank({ role, rank, serverCount, workerCount, workerCountMax: workers = workerCount, threads }: FlatConfig): Finding {
-  if (rank === undefined || (role === "worker" && workers < workerCount)) return false; // Another rule reports the range.
+  // Another rule reports the range.
+  if (rank === undefined || (role === "worker" && workers < workerCount)) return false;
   if (role === "scheduler") return rank !== 0 && ["none, as there is one scheduler", "leave rank out"];
   const [count, taken] = role === "server" ? [serverCount, threads] : [workers, 1];
   if (count < taken || rank + taken <= count) return false; // Another rule reports a count that is too small.
@@ -180,7 +181,8 @@ export function brokenRules(
 export function suspicions(config: FlatConfig): string[] {
   const found: string[] = [];
   const { role, transport, van, schedulerHost, advertiseHost } = config;
-  const isDialed = role === "server" || (role === "worker" && van !== "weighbridge"); // ps-lite's scheduler and servers dial workers too
+  // ps-lite's scheduler and servers dial workers too.
+  const isDialed = role === "server" || (role === "worker" && van !== "weighbridge");
   if (isDialed && transport === "tcp" && isLoopback(advertiseHost) && !isLoopback(schedulerHost)) {
     const ways = waysToSet("host", KEYS.host);
     found.push(

@@ -175,7 +175,8 @@ function withDefaults({ known, broken }: GivenKeys): Readonly<Partial<FlatConfig
     const { fallback } = KEYS[name];
     if (Object.hasOwn(known, name)) all[name] = known[name];
     if (Object.hasOwn(known, name) || broken.has(name)) continue;
-    const value: unknown = fallback.valueFor({ ...known, ...(all as Partial<FlatConfig>) }); // As in readKeys; a default is of its key's type.
+    // As in readKeys; a default is of its key's type.
+    const value: unknown = fallback.valueFor({ ...known, ...(all as Partial<FlatConfig>) });
     if (value !== undefined || fallback === ABSENT) all[name] = value;
   }
   return all as Partial<FlatConfig>;

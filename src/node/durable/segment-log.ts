@@ -49,8 +49,8 @@ const FIX = "start the server again when that is mended";
 const LOCK_WORDS = { holder: "server", fix: "stop that one first, or name another directory (--durable)", diskFix: FIX };
 
 /**
- * Files opened to read and write, and synced without what only says when they were changed. Segments have their size from
- * the start, so a sync writes their bytes alone.
+ * Files opened to read and write, and synced without what only says when they were changed. Segments have their size
+ * from the start, so a sync writes their bytes alone.
  */
 export const durableFiles: FileLayer = {
   ...realFiles,

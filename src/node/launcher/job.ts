@@ -1,7 +1,7 @@
 // job — runs the processes of a job on one machine. The job ends when all of them have ended, when one fails, or when
 // it is interrupted.
 //
-//   running ── all ended well ──────────────► done          a process that was declared dead is ended then, too (Job.J4)
+//   running ── all ended well ──────────────► done          ends a process that was declared dead, too (Job.J4)
 //      ├── one failed: SIGTERM to the others ──┬──► failed      SIGKILL after GRACE_MS
 //      ├── interrupt(signal): forwarded ───────┼──► interrupted
 //      └── loseOutput(error): SIGTERM to all ──┴──► unseen

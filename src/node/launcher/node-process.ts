@@ -61,7 +61,8 @@ export class NodeProcess {
     stdio[WATCH_FD] = "pipe";
     const env = { ...(plan.inherited ?? process.env), ...plan.env };
     this.#child = spawn(command, args, { stdio: stdio as "pipe"[], env, detached: HAS_GROUPS });
-    const { stdout, stderr } = this.#child as ChildProcess & { stdout: Readable; stderr: Readable }; // `stdio` makes both of them pipes.
+    // `stdio` makes both of them pipes.
+    const { stdout, stderr } = this.#child as ChildProcess & { stdout: Readable; stderr: Readable };
     this.stdout = stdout;
     this.stderr = stderr;
     this.#listen(reports);

@@ -3,8 +3,8 @@
 // A unix socket's file outlives a killed process. The next listener removes such a file, but only after a connection to
 // it was refused, so never under a live listener. (Two listeners that start at once on a stale file may still race.)
 //
-// Bun and Deno are refused, whose sockets do not work as socket-link.ts uses them: under Bun nothing would arrive, under
-// Deno the first write would end the process. A cluster inside the process has no sockets and works.
+// Bun and Deno are refused, whose sockets do not work as socket-link.ts uses them: under Bun nothing would arrive,
+// under Deno the first write would end the process. A cluster inside the process has no sockets and works.
 
 import { lstatSync, mkdirSync, unlinkSync } from "node:fs";
 import net from "node:net";

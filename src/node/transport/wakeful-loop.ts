@@ -21,8 +21,8 @@
 //   WakefulLoop.W3. While others want our core it is theirs: a loop that does not get it while it is awake sleeps for
 //       REST_MS.
 //   WakefulLoop.W4. Who is ready to run on our core does so after RARELY polls in vain, and after one while others
-//       share it, where the core can be offered. What comes back soon was not wanted in the sense of WakefulLoop.W3: a node that we
-//       wait for had it.
+//       share it, where the core can be offered. What comes back soon was not wanted in the sense of WakefulLoop.W3: a
+//       node that we wait for had it.
 
 import { availableParallelism } from "node:os";
 import type { Clock } from "../../base/clock.ts";
@@ -42,7 +42,9 @@ const CORE_SHARE_MIN = 0.6;
 export const SHORT_MS = 1;
 /** So often within CHECK_MS, and others want the core. */
 export const KEPT_MAX = 2;
-/** A core that is away for longer than this was taken by somebody: others may want it again at every poll so soon after. */
+/**
+ * A core that is away for longer than this was taken by somebody: others may want it again at every poll so soon after.
+ */
 export const TAKEN_MS = 0.004;
 const SHARED_OFFERS = 64;
 /** Nobody took it lately: it is offered at every so many polls. */

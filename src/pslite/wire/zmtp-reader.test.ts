@@ -78,7 +78,7 @@ function frame(body: Uint8Array, isLast: boolean): Uint8Array {
 function feed(reader: ZmtpReader, bytes: Uint8Array, pieceBytes: () => number): void {
   for (let at = 0; at < bytes.length; ) {
     const view = reader.view();
-    assert.ok(view.length > 0, "Z1");
+    assert.ok(view.length > 0, "ZmtpReader.Z1");
     const piece = bytes.subarray(at, at + Math.min(pieceBytes(), view.length));
     view.set(piece);
     reader.received(piece.length);

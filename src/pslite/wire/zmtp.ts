@@ -1,7 +1,7 @@
 // zmtp — the ZeroMQ transport protocol 3.1 as far as ps-lite uses it: greeting, READY, frame headers, identities. Bytes
 // only; the reader of a whole stream is zmtp-reader.ts.
 //
-//   greeting   ff, 8 bytes of no meaning, 7f │ 03 01 │ "NULL" and zeros up to 20 bytes │ as-server 0 │ 31 zeros        64 bytes
+//   greeting   ff, 8 bytes of no meaning, 7f │ 03 01 │ "NULL" and zeros up to 20 bytes │ as-server 0 │ 31 zeros
 //   frame      flags │ length: u8, or u64 big-endian with LONG │ body
 //   READY      a COMMAND frame: 05 "READY", then properties: u8 length, name, u32 big-endian length, value
 //

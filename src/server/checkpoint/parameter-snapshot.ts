@@ -3,7 +3,8 @@
 // (TensorStore.T1, TableFreeze.F2).
 //
 // Invariants:
-//   ParameterSnapshot.S1. It writes the state at the moment of its making: values, slots, steps, versions (spec/consistency.md, D3).
+//   ParameterSnapshot.S1. It writes the state at the moment of its making: values, slots, steps, versions
+//       (spec/consistency.md, D3).
 //   ParameterSnapshot.S2. Untouched blocks are written with their initial values: a checkpoint has every row of a
 //       tensor.
 //   ParameterSnapshot.S3. `close` releases everything at once, also during a write, which is then of no use.

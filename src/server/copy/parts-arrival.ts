@@ -68,7 +68,8 @@ export class PartsArrival {
    */
   async fetch({ epoch, sources, teller }: Arriving): Promise<void> {
     const turn = ++this.#turn;
-    if (teller !== undefined) await this.#fetchFrom(teller, { epoch, turn, asMember: true }); // parts need their parameters
+    // Parts need their parameters.
+    if (teller !== undefined) await this.#fetchFrom(teller, { epoch, turn, asMember: true });
     const others = [...sources].filter((rank) => rank !== teller);
     await Promise.all(others.map((rank) => this.#fetchFrom(rank, { epoch, turn, asMember: false })));
   }

@@ -74,7 +74,8 @@ export class RowSubscriptions {
   }
 
   /**
-   * A worker reads these rows now, and is sent them from the next rise of the lowest clock on; not by a standby (RowSubscriptions.S3).
+   * A worker reads these rows now, and is sent them from the next rise of the lowest clock on; not by a standby
+   * (RowSubscriptions.S3).
    */
   add(table: TableParameter, keys: BigUint64Array, context: ServerContext): void {
     if (context.replica?.isStandby === true) return;
@@ -196,7 +197,8 @@ async function pushRows(
     for (;;) {
       try {
         const { dropped } = await context.workers.call(context.worker, tablePushed, request, { incarnation: context.incarnation });
-        for (const key of dropped) if ((subscriber.keys.get(key) ?? Infinity) <= readCount) subscriber.keys.delete(key); // not one that it has asked for since
+        // Not one that it has asked for since.
+        for (const key of dropped) if ((subscriber.keys.get(key) ?? Infinity) <= readCount) subscriber.keys.delete(key);
         return;
       } catch (thrown) {
         if (!isWeighbridgeError(thrown, "QUEUE_FULL")) throw thrown;

@@ -107,8 +107,8 @@ export abstract class HostedParameter<S extends ParameterSpec> {
 
   /**
    * Handles a frame of a push to a parameter that counts steps: a push is one here unless it is refused or skipped
-   * (HostedParameter.H1, HostedParameter.H3). Throws what `take` throws, and STALE_UPDATE, NOT_JOINED, NODE_DEAD or FENCED if the
-   * worker may not push now.
+   * (HostedParameter.H1, HostedParameter.H3). Throws what `take` throws, and STALE_UPDATE, NOT_JOINED, NODE_DEAD or
+   * FENCED if the worker may not push now.
    */
   counted({ holder, clock, pushNumber }: NumberedPush, take: () => void): void {
     const { pushes } = this.host.pacer;

@@ -136,9 +136,9 @@ export class Parameters {
   }
 
   /**
-   * Makes the parameter of a spec in JSON, unless it exists. Throws BAD_REQUEST, SPEC_MISMATCH (Parameters.P1, Parameters.P2),
-   * UNKNOWN_PARAMETER for a cleared edition (Parameters.P5), UNKNOWN_PLUG_IN and other refusals of plug-ins
-   * (PlugIns.L2), ARENA_FULL.
+   * Makes the parameter of a spec in JSON, unless it exists. Throws BAD_REQUEST, SPEC_MISMATCH (Parameters.P1,
+   * Parameters.P2), UNKNOWN_PARAMETER for a cleared edition (Parameters.P5), UNKNOWN_PLUG_IN and other refusals of
+   * plug-ins (PlugIns.L2), ARENA_FULL.
    */
   create(json: string, numbered: ParameterNumber): void {
     this.#checkOpen();

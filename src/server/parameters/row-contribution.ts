@@ -10,8 +10,8 @@
 //   RowContribution.R2. A chunk that finds no room changes nothing.
 //   RowContribution.R3. A round's memory goes with its last chunk, applied or dropped.
 //   RowContribution.R4. Pushes of a worker to one key at one clock are joined first, in their order, and then with
-//       those of others (UpdateRounds.U3). Joining happens now and then, so that repeated pushes to the same rows take the memory of
-//       a few; its timing does not change the bits.
+//       those of others (UpdateRounds.U3). Joining happens now and then, so that repeated pushes to the same rows take
+//       the memory of a few; its timing does not change the bits.
 
 import { assert } from "../../base/assert.ts";
 import type { ConsistencyPhases } from "../../consistency/consistency-phases.ts";
@@ -121,7 +121,7 @@ class RoundMemory {
 
   /** The addresses of the spans, for so many keys. */
   layout(keyCount: number): { readonly keys: number; readonly gradients: number; readonly indexes: number; readonly scratch: number } {
-    assert(keyCount <= this.#capacity, "R1");
+    assert(keyCount <= this.#capacity, "RowContribution.R1");
     const keys = this.#address;
     const gradients = keys + keyCount * KEY_BYTES;
     const indexes = gradients + keyCount * this.#width * FLOAT_BYTES;

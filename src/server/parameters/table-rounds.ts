@@ -2,8 +2,8 @@
 // their rounds are applied, or move with their part to another server. Not how a round is reduced: row-contribution.ts.
 //
 // A round is one for the whole table: a push names rows of hundreds of parts, and a contribution for each would cost
-// more than the push. A part's share is found by the keys of the round, which is bounded (UpdateRounds.U6), not by the rows of the
-// table.
+// more than the push. A part's share is found by the keys of the round, which is bounded (UpdateRounds.U6), not by the
+// rows of the table.
 //
 // Invariants:
 //   TableRounds.R1. A round's rows are made when its updates arrive, from a worker or a server: applying it cannot

@@ -18,7 +18,8 @@ export type RowStartsOptions = {
 
 export function rowStarts({ arena, initializer, element, width, made }: RowStartsOptions): RowInitializer {
   const { bytes, isFloat } = ROW_ELEMENTS[element];
-  const elements = elementsAt(element, arena.memory.buffer, 0, arena.bytes.length / bytes) as Float64Array; // of its own kind
+  // Of its own kind.
+  const elements = elementsAt(element, arena.memory.buffer, 0, arena.bytes.length / bytes) as Float64Array;
   const { spec, kernels, recipe } = initializer;
   const same = made ?? (spec.type === "constant" ? constantRow(element, width, spec.value) : undefined);
   const initializeRows = (_recipe: number, rows: number, keys: number, rowCount: number): void => {

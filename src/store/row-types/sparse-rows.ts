@@ -99,8 +99,8 @@ export class SparseRows<E extends RowElement = RowElement> {
   }
 
   /**
-   * Adds the entries of an update, which stand by column, to those of a row. Throws OUT_OF_RANGE (SparseRows.S3), and BAD_REQUEST
-   * for an update that is none (SparseRows.S1, SparseRows.S2).
+   * Adds the entries of an update, which stand by column, to those of a row. Throws OUT_OF_RANGE (SparseRows.S3), and
+   * BAD_REQUEST for an update that is none (SparseRows.S1, SparseRows.S2).
    */
   add(row: RowPlace<E>, update: RowPlace<E>): void {
     this.checkUpdate(update);

@@ -85,7 +85,7 @@ test("an entry that contradicts itself or misses something is refused", () => {
   refused({ shape: [3] }, /as F32 of shape \[3\], which is not the 8 bytes from 0 to 8/);
   refused({ data_offsets: [8, 0] }, /not the -8 bytes/);
   refused({ shape: [2 ** 40, 2 ** 40] }, /shape/);
-  refused({ dtype: "F33" }, /dtype that is unknown here: "F33"/);
+  refused({ dtype: "FP8" }, /dtype that is unknown here: "FP8"/);
   refused({ dtype: "toString" }, /unknown here/);
   refused({ dtype: undefined }, /unknown here: undefined/);
   refused({ shape: [-2] }, /shape that is not a list of whole numbers/);

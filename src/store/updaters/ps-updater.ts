@@ -63,7 +63,8 @@ export type PsUpdaterOptions<S extends UpdaterSettings, E extends RowElement> = 
   /** What it keeps beside the values of a row of so many elements. Nothing when left out (PsUpdater.U3). */
   columns?(width: number): Readonly<Record<string, UpdaterColumn>>;
   /**
-   * Changes rows, and their columns, by a gradient each (PsUpdater.U1, PsUpdater.U2). If it throws, the rows are as they were.
+   * Changes rows, and their columns, by a gradient each (PsUpdater.U1, PsUpdater.U2). If it throws, the rows are as
+   * they were.
    */
   update(rows: RowsInHand<E>, gradients: RowSpans<E>, step: UpdaterStep<S>): void;
   /** May change columns on their way into a checkpoint. They are saved as they are when left out. */

@@ -1,7 +1,7 @@
 // int8-codec — rows of values as one byte each and a scale per row; centred: with the row's middle too, for rows that
 // lie to one side of 0. The error of a value is at most scale × (1/2 + 2^-15) + 2^-23 × |zero|, where scale is the
-// row's largest distance from zero / 127. Refuses rows with NaN, infinity or magnitudes above 2^126. See also VC1 to
-// VC3.
+// row's largest distance from zero / 127. Refuses rows with NaN, infinity or magnitudes above 2^126. See also
+// ValueCodec.V1 to V3.
 
 import { badArgument } from "../../base/errors.ts";
 import type { CodecKernels } from "../../kernel/codec-kernels.ts";

@@ -268,7 +268,7 @@ test("every truncation of a section, and any other bytes, give an ascending list
       const used = arena.usedBytes - lists.byteCount;
       try {
         const read = receiver.read({ source, byteCount: Math.max(0, sectionBytes + more), keyCountMax: 100 });
-        assert.equal(context.kernels.checkAscending(read.keys.address, read.keys.keyCount), -1, "KC1");
+        assert.equal(context.kernels.checkAscending(read.keys.address, read.keys.keyCount), -1, "KeyCodec.K1");
         read.keys.release();
         taken++;
       } catch (error) {

@@ -12,8 +12,8 @@
 //       24   body   RAW: u64 × k, strictly ascending   DELTA: as kernels/codec-keys.as.ts │ zeros to a multiple of 8
 //
 // Invariants:
-//   KC1. What is read is a strictly ascending list, whatever the bytes are; otherwise a typed error.
-//   KC2. A section has its own length, so that values can follow it, 8-byte aligned.
+//   KeyCodec.K1. What is read is a strictly ascending list, whatever the bytes are; otherwise a typed error.
+//   KeyCodec.K2. A section has its own length, so that values can follow it, 8-byte aligned.
 
 import { assert } from "../../base/assert.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
@@ -30,7 +30,7 @@ export const REMEMBER = 1;
 /** What a list is called: two lists with one name are taken to be the same. */
 export type KeyListName = { readonly keyCount: number; readonly signature: bigint };
 
-/** With the zeros behind a body (KC2). */
+/** With the zeros behind a body (KeyCodec.K2). */
 export const padded = (byteCount: number): number => Math.ceil(byteCount / KEY_BYTES) * KEY_BYTES;
 
 export function keysNotAscending(index: number, keyCount: number): WeighbridgeError {

@@ -1,4 +1,5 @@
-// key-receiver — reads the key lists of one conversation, in any form, and holds those it has to. See also KC1 and KC2.
+// key-receiver — reads the key lists of one conversation, in any form, and holds those it has to. See also KeyCodec.K1
+// and KeyCodec.K2.
 
 import { assert } from "../../base/assert.ts";
 import type { Arena } from "../../kernel/arena.ts";
@@ -79,7 +80,7 @@ type KeySectionHeader = {
   readonly keyCount: number;
   readonly body: number;
   readonly bodyBytes: number;
-  /** Where the next byte of the message is, counted from the section's first (KC2). */
+  /** Where the next byte of the message is, counted from the section's first (KeyCodec.K2). */
   readonly sectionBytes: number;
 };
 

@@ -79,7 +79,7 @@ test("more than a quarter of the words is not packed", () => {
   assert.deepEqual(decode(), values);
 });
 
-test("refuses a mask that does not fit its words, and packed bytes beyond the payload (SP1)", () => {
+test("refuses a mask that does not fit its words, and packed bytes beyond the payload (SparsePayload.S1)", () => {
   const packed = sent(never, 0.05);
   assert.throws(() => packed.decode(packed.byteCount - 4), badRequest);
   packed.arena.bytes[packed.target + 8]! ^= 1;

@@ -5,7 +5,7 @@
 //   PACKED_ZSTD   header │ u32 packedBytes │ u32 0 │ the compressor's bytes of packed
 //
 // Invariants:
-//   SP1. As GC1: the receiver takes no more memory than the payload may have, whatever the bytes say.
+//   SparsePayload.S1. The receiver takes no more memory than the payload may have, whatever the bytes say.
 
 import { packedWordsBound } from "../../kernel/codec-kernels.ts";
 import type { ScratchSpan } from "./codec-memory.ts";
@@ -57,7 +57,7 @@ export function unpackPayload(
     const compressed = arena.bytes.subarray(packed, source + byteCount);
     if (compressed.length < INNER_HEADER_BYTES) throw malformed(`${byteCount} bytes are too short for a packed payload`);
     packedBytes = new DataView(compressed.buffer, compressed.byteOffset).getUint32(0, true);
-    // SP1
+    // SparsePayload.S1
     if (packedBytes === 0 || packedBytes > plainBytes) throw malformed(`${packedBytes} bytes packed of ${plainBytes}`);
     packed = plain + Math.ceil(plainBytes / 8) * 8;
     compression.decompress(compressed.subarray(INNER_HEADER_BYTES), arena.bytes.subarray(packed, packed + packedBytes));

@@ -3,9 +3,9 @@
 //
 //   u32 keepCount k │ u32 indexBytes │ k indices, delta-coded as keys are │ zeros to a multiple of 4 │ f32 × k
 //
-// Invariants, beside VC1 to VC3:
-//   TK1. After any number of steps, for every element: sent so far + residual = sum of the gradients, up to 2^-24 of
-//        each sum made (one rounding to f32 per step). A refused gradient leaves the residual as it was.
+// Invariants, beside ValueCodec.V1 to V3:
+//   TopKCodec.T1. After any number of steps, for every element: sent so far + residual = sum of the gradients, up to
+//        2^-24 of each sum made (one rounding to f32 per step). A refused gradient leaves the residual as it was.
 
 import { assert } from "../../base/assert.ts";
 import { badArgument } from "../../base/errors.ts";

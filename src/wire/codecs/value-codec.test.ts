@@ -65,7 +65,7 @@ for (const { choice, bytes, bound } of EXPECTATIONS) {
           const back = arena.allocate(values.length * 4);
           const byteCount = codec.encode({ ...shape, source, target });
           assert.equal(byteCount, bytes(shape));
-          assert.ok(byteCount <= targetBytes, "VC1");
+          assert.ok(byteCount <= targetBytes, "ValueCodec.V1");
           codec.decode({ ...shape, source: target, byteCount, target: back });
           const decoded = readFloats(arena, back, values.length);
           for (const [i, value] of values.entries()) assert.ok(Math.abs(decoded[i]! - value) <= bound(values), `${value}: ${decoded[i]}`);
@@ -110,7 +110,7 @@ describe("top-k", () => {
       const gradient = Float32Array.from({ length: count }, () => random.below(201) - 100);
       const source = putFloats(arena, gradient);
       const byteCount = codec.encode({ ...shape, source, target, residual: residuals.spanOf(0, count) });
-      assert.ok(byteCount <= codec.encodeBound(shape), "VC1");
+      assert.ok(byteCount <= codec.encodeBound(shape), "ValueCodec.V1");
       codec.decode({ ...shape, source: target, byteCount, target: back });
       const decoded = readFloats(arena, back, count);
       const kept = readFloats(arena, residuals.spanOf(0, count), count);
@@ -118,7 +118,7 @@ describe("top-k", () => {
       for (let i = 0; i < count; i++) {
         pushed[i]! += gradient[i]!;
         received[i]! += decoded[i]!;
-        assert.equal(received[i]! + kept[i]!, pushed[i], `TK1: step ${step}, value ${i}`);
+        assert.equal(received[i]! + kept[i]!, pushed[i], `TopKCodec.T1: step ${step}, value ${i}`);
       }
     }
     residuals.close();

@@ -1,12 +1,14 @@
 // value-codec — how the values of a parameter travel: as they are, in fewer bits, or only the largest. The interface,
 // the three codecs that encode one value at a time, and the one that packs them. Bytes are as spec/codecs.md says.
 //
-//   packed   mask u64 × ⌈n / 64⌉ │ u32 for each word that is not 0     or all n words as they are, where that is not longer
+//   packed   mask u64 × ⌈n / 64⌉ │ u32 for each word that is not 0
+//            or all n words as they are, where that is not longer
 //
 // Invariants:
-//   VC1. `encode` writes at most encodeBound bytes. It refuses before it changes anything but the target.
-//   VC2. `decode` accepts only bytes of exactly the right length, reads nothing else, and writes exactly the values.
-//   VC3. A codec holds no values between calls: what error feedback keeps lies in the caller's residual span.
+//   ValueCodec.V1. `encode` writes at most encodeBound bytes. It refuses before it changes anything but the target.
+//   ValueCodec.V2. `decode` accepts only bytes of exactly the right length, reads nothing else, and writes exactly the
+//       values.
+//   ValueCodec.V3. A codec holds no values between calls: what error feedback keeps lies in the caller's residual span.
 //   PackedCodec.P1. A payload of 4 n bytes is the words as they are, and every other one packed, and shorter.
 
 import { assert } from "../../base/assert.ts";
@@ -112,7 +114,9 @@ export class FloatCodec implements ValueCodec {
   close(): void {}
 }
 
-/** As f32, but words that are 0 stay behind, for rows of which little is used. No bit is lost: for rows of any element. */
+/**
+ * As f32, but words that are 0 stay behind, for rows of which little is used. No bit is lost: for rows of any element.
+ */
 export class PackedCodec extends FloatCodec {
   override readonly id: number = ValueCodecId.PACKED;
   readonly variesInLength = true;

@@ -19,7 +19,8 @@
 //   BoundedCache.H5. A version counts at the server that gave it: when the placement changes, every copy is read anew
 //       before it counts as fresh.
 //   BoundedCache.H6. An exchange carries the worker's clock as it is when it leaves: an operation that waits for its
-//       turn (BoundedCache.H4) may outlast the clock at which it was called, and servers refuse updates of an earlier one.
+//       turn (BoundedCache.H4) may outlast the clock at which it was called, and servers refuse updates of an earlier
+//       one.
 
 import { badArgument, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
@@ -160,7 +161,9 @@ export class BoundedCache {
     });
   }
 
-  /** How an exchange is sent: at the clock at which it leaves, which its caller may have passed since (BoundedCache.H6). */
+  /**
+   * How an exchange is sent: at the clock at which it leaves, which its caller may have passed since (BoundedCache.H6).
+   */
   #now({ priority }: ParameterCall): ExchangeCall {
     return { clock: this.#options.clock(), priority };
   }
@@ -176,7 +179,10 @@ export class BoundedCache {
     return list;
   }
 
-  /** Versions are those of the server that gave them: of rows that have another owner now they mean nothing (BoundedCache.H5). */
+  /**
+   * Versions are those of the server that gave them: of rows that have another owner now they mean nothing
+   * (BoundedCache.H5).
+   */
   #forgetOldOwners(): void {
     const { epoch } = this.#options.functions;
     if (epoch === this.#epoch) return;

@@ -80,7 +80,8 @@ export class CacheOperation {
   async settle(clock: number): Promise<void> {
     const { unsettled, pending } = this.#state;
     if (unsettled.rowCount === 0) return;
-    for (const server of unsettled.servers) await this.#exchange.probe(server, clock).catch(() => {}); // still away: what asks it finds out
+    // Still away: what asks it finds out.
+    for (const server of unsettled.servers) await this.#exchange.probe(server, clock).catch(() => {});
     unsettled.settle(pending, this.#memory);
   }
 
@@ -119,7 +120,9 @@ export class CacheOperation {
     }
     if (failure !== undefined) throw failure;
     const pendingAgain = unsettled.rowCount === 0 ? 0 : unsettled.settle(pending, this.#memory);
-    if (pendingAgain === 0) return; // else a server came back between the look at what is unsettled and the exchange, which is as if it were away still
+    // Else a server came back between the look at what is unsettled and the exchange, which is as if it were away
+    // still.
+    if (pendingAgain === 0) return;
     const text = `a server came back without updates of ${pendingAgain} rows, which are pushed again`;
     throw new WeighbridgeError("NODE_DEAD", text, { retryable: true });
   }

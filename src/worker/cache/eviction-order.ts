@@ -99,7 +99,8 @@ export class EvictionOrder {
       if (slot < this.#slotCount) return slot;
     }
     const more = this.#more[list] as number;
-    return more === this.#ends ? NO_SLOT : (this.#links[2 * (this.#slotCount + more) + 1] as number); // EvictionOrder.E2: it is not empty
+    // EvictionOrder.E2: it is not empty.
+    return more === this.#ends ? NO_SLOT : (this.#links[2 * (this.#slotCount + more) + 1] as number);
   }
 
   /** Puts a slot in the list of so many uses, which comes right after the list `before` if it exists. */

@@ -75,7 +75,9 @@ class ProcessCache {
       if (slot !== NO_SLOT && this.cache.claim(slot)) {
         this.#arena.floats[this.cache.addressOf(slot) >>> 2]! += delta;
         this.cache.publish(slot);
-      } else if (slot !== NO_SLOT) this.cache.setVersion(slot, 0xffff_ffff); // somebody reads it: who comes next fetches it
+      } else if (slot !== NO_SLOT) {
+        this.cache.setVersion(slot, 0xffff_ffff); // somebody reads it: who comes next fetches it
+      }
     }
   }
 

@@ -64,7 +64,10 @@ export class PushPart {
     return advance;
   }
 
-  /** A server has applied these (PushPart.U1, PushPart.U2). All calls of the exchange have ended: the gradients are free. */
+  /**
+   * A server has applied these (PushPart.U1, PushPart.U2). All calls of the exchange have ended: the gradients are
+   * free.
+   */
   acknowledge({ pushed: { from, to }, rate }: Acknowledged): void {
     const { cached, pending, optimizer, counters } = this.#cache;
     const slots = this.#slotsOf(from, to);
@@ -80,8 +83,8 @@ export class PushPart {
   }
 
   /**
-   * A server has refused these for their numbers, or may have applied them, and nobody will know (PushPart.U1): they are not
-   * pending any more, and copies of their rows count for nothing.
+   * A server has refused these for their numbers, or may have applied them, and nobody will know (PushPart.U1): they
+   * are not pending any more, and copies of their rows count for nothing.
    */
   giveUp({ from, to }: ServerRows): void {
     const { cached, pending } = this.#cache;
@@ -124,7 +127,8 @@ export class PushPart {
       count++;
     }
     if (count === 0) return;
-    if (count < slots.length) rowKernels.readRows(this.#sources, count, 0, rowBytes, gradients); // each row to its place or before it, in order
+    // Each row to its place or before it, in order.
+    if (count < slots.length) rowKernels.readRows(this.#sources, count, 0, rowBytes, gradients);
     optimizer.apply(this.#copies, count, gradients);
   }
 }

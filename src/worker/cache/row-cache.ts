@@ -73,7 +73,10 @@ export class RowCache extends SharedRows {
     return this.#freeCount > 0 ? (this.#free[--this.#freeCount] as number) : NO_SLOT;
   }
 
-  /** Evicts the row that goes first and reserves its slot; NO_SLOT if none may go (RowCache.C2). Rows in use stay by default. */
+  /**
+   * Evicts the row that goes first and reserves its slot; NO_SLOT if none may go (RowCache.C2). Rows in use stay by
+   * default.
+   */
   evict(usedBefore: number = this.#stamp): number {
     let slot = this.#order.next();
     for (let steps = 2 * this.#rowCount; steps > 0 && slot !== NO_SLOT; steps--) {
@@ -145,7 +148,8 @@ export class RowCache extends SharedRows {
     for (let entry = (hole + 1) & mask; index[entry] !== NO_SLOT; entry = (entry + 1) & mask) {
       const other = index[entry] as number;
       const home = this.home(this.lowOf(other), this.highOf(other));
-      if (((entry - home) & mask) < ((entry - hole) & mask)) continue; // its search does not begin at the hole or before it
+      // Its search does not begin at the hole or before it.
+      if (((entry - home) & mask) < ((entry - hole) & mask)) continue;
       index[hole] = other;
       hole = entry;
     }

@@ -119,7 +119,10 @@ export class SharedRows {
     this.records[slot * RECORD_WORDS + VERSION] = version;
   }
 
-  /** The slot of a key (two u32 halves); NO_SLOT if absent. For the owner: another thread pins what it finds (SharedRows.S2). */
+  /**
+   * The slot of a key (two u32 halves); NO_SLOT if absent. For the owner: another thread pins what it finds
+   * (SharedRows.S2).
+   */
   find(low: number, high: number): number {
     return search(this.index, this.records, this.home(low, high), low, high);
   }
@@ -151,7 +154,8 @@ export class SharedRows {
     const slot = this.find(low, high);
     if (slot === NO_SLOT || !this.#tryPin(slot)) return NO_SLOT;
     const version = this.versionOf(slot);
-    const isRight = this.lowOf(slot) === low && this.highOf(slot) === high; // SharedRows.S2: another row may have come since it was found
+    // SharedRows.S2: another row may have come since it was found.
+    const isRight = this.lowOf(slot) === low && this.highOf(slot) === high;
     if (isRight && version >= versionMin && version !== VERSION_NONE) return slot;
     this.unpin(slot);
     return NO_SLOT;
@@ -165,7 +169,8 @@ export class SharedRows {
   /** A reader used a row without a pin: it has a second chance. So has another one that has come to its slot since. */
   mark(slot: number): void {
     const at = slot * RECORD_WORDS + STATE;
-    if (((this.states[at] as number) & MARK) === 0) Atomics.or(this.states, at, MARK); // a write takes the line from others
+    // A write takes the line from others.
+    if (((this.states[at] as number) & MARK) === 0) Atomics.or(this.states, at, MARK);
   }
 
   unpin(slot: number): void {

@@ -36,7 +36,10 @@ export class UnsettledPushes {
     this.#pushes.push(push);
   }
 
-  /** Settles what is known (UnsettledPushes.D1); returns how many rows are pending again. Throws LINK_LOST (UnsettledPushes.D2), ARENA_FULL. */
+  /**
+   * Settles what is known (UnsettledPushes.D1); returns how many rows are pending again. Throws LINK_LOST
+   * (UnsettledPushes.D2), ARENA_FULL.
+   */
   settle(pending: Pick<PendingUpdates, "putBack">, memory: ArenaSpans): number {
     let count = 0;
     let unknown: UnsettledPush | undefined;

@@ -250,7 +250,8 @@ export class CollectiveGroup implements OperationContext {
   /** Whether that does not matter any more. */
   #partFailed(position: number, sequence: number, error: WeighbridgeError): boolean {
     if (this.#end !== undefined && sequence >= this.#end.from) return true;
-    if (sequence < (this.#leavesAt[position] ?? Infinity) && this.#leavesAt[position] !== Infinity) return true; // CollectiveGroup.R2: it has taken the part
+    // CollectiveGroup.R2: it has taken the part.
+    if (sequence < (this.#leavesAt[position] ?? Infinity) && this.#leavesAt[position] !== Infinity) return true;
     void this.break(error);
     return false;
   }

@@ -26,7 +26,10 @@ export class EarlyParts {
     return this.#parts.length;
   }
 
-  /** Keeps a copy. `next`: the first operation not called here. Throws BAD_REQUEST for what cannot be needed (EarlyParts.E1). */
+  /**
+   * Keeps a copy. `next`: the first operation not called here. Throws BAD_REQUEST for what cannot be needed
+   * (EarlyParts.E1).
+   */
   hold(channel: Channel, header: FrameHeader, label: PartLabel, payload: Uint8Array, next: number): void {
     const { generation, sequence } = label;
     this.#takeOut(({ request }) => !request.isOpen);

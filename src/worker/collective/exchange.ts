@@ -41,7 +41,8 @@ export class Exchange extends Operation {
       if (to === position) continue;
       const stream = context.streamTo(to, this);
       this.#streams.push(stream);
-      for (let at = 0; at === 0 || at < bytes.length; at += PART_BYTES) stream.push(bytes.subarray(at, at + PART_BYTES)); // one at least
+      // One at least.
+      for (let at = 0; at === 0 || at < bytes.length; at += PART_BYTES) stream.push(bytes.subarray(at, at + PART_BYTES));
     }
   }
 

@@ -4,7 +4,8 @@
 // position to the right; then whatever comes from the left it adds to its own values, or in the second round takes
 // over, and hands on to the right:
 //
-//   member p receives   p−1, p−2, … p+1   sums of 1, 2, … n−1 members: adds its own. Segment p+1, the last, is complete.
+//   member p receives   p−1, p−2, … p+1   sums of 1, 2, … n−1 members: adds its own. Segment p+1, the last, is
+//                                         complete.
 //                       p, p−1, … p+2     complete sums: takes them. The very last is not handed on.
 //
 // Invariants:

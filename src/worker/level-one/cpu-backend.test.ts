@@ -67,7 +67,8 @@ for (const spec of SPECS) {
       backend.openKey(plan, resolved);
       backend.borrowResult(plan, 0).fill(1 as never);
       const reference = new Arena({ bytesMax: 32 * MIB });
-      const kernels = length === MANY_FLOATS ? new SimdOptimizerKernels(reference) : new PlainOptimizerKernels(reference); // the same bits
+      // The same bits.
+      const kernels = length === MANY_FLOATS ? new SimdOptimizerKernels(reference) : new PlainOptimizerKernels(reference);
       const updater = new Updater(reference, kernels, resolved, { kind: "tensor", width: 1 });
       const values = putFloats(reference, new Float32Array(length).fill(1));
       const slots = reference.allocate(Math.max(4, updater.blockSlotBytes(length)));

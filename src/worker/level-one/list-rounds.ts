@@ -45,7 +45,9 @@ type List<Data extends object> = {
   /** By device. */
   readonly pushes: (readonly PushRequest<Data>[] | undefined)[];
   readonly pulls: (PullList<Data> | undefined)[];
-  /** Pushes since it was unfolded, or a device had another list, and how many rounds of them fold it (ListRounds.F3). */
+  /**
+   * Pushes since it was unfolded, or a device had another list, and how many rounds of them fold it (ListRounds.F3).
+   */
   calmPushes: number;
   calmRounds: number;
   /** The backend has nothing that does its rounds again. */
@@ -142,7 +144,10 @@ export class ListRounds<Data extends object> {
     for (const list of [...this.#folded]) this.#unfold(list);
   }
 
-  /** The lists whose round is complete, for one batch: they run from now on. Others that wait are unfolded (ListRounds.F2). */
+  /**
+   * The lists whose round is complete, for one batch: they run from now on. Others that wait are unfolded
+   * (ListRounds.F2).
+   */
   begin(): ListRun<Data>[] {
     const runs: ListRun<Data>[] = [];
     for (const list of [...this.#folded]) {

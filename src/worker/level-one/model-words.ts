@@ -122,7 +122,10 @@ export class ModelWords {
     return this.memory.deviceCount;
   }
 
-  /** Calls `act` with the lock (ModelWords.W2), and rings the threads that got work. Throws CLOSED for a model that is broken. */
+  /**
+   * Calls `act` with the lock (ModelWords.W2), and rings the threads that got work. Throws CLOSED for a model that is
+   * broken.
+   */
   locked<T>(act: () => T): T {
     this.#lock();
     try {

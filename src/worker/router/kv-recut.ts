@@ -38,7 +38,8 @@ function piecesAgain(request: KvRequest, { part, pieces }: Run, epoch: number): 
 }
 
 function runsOf(refused: readonly KvFrame[]): readonly Run[] {
-  const gathered = new Set(refused.filter(({ part }) => part.isGathered === true).map(({ part }) => part)); // KvRecut.K2
+  // KvRecut.K2
+  const gathered = new Set(refused.filter(({ part }) => part.isGathered === true).map(({ part }) => part));
   const runs: Run[] = [...gathered].map(({ keyFrom, keyTo, valueFrom, valueTo }) => ({
     part: { keyFrom, keyTo, valueFrom, valueTo },
     pieces: [],

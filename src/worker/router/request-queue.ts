@@ -29,7 +29,8 @@ export class RequestQueue {
   }
 
   /**
-   * Ends when these have left, behind all that wait already. Rejects when they cannot be sent, with QUEUE_FULL by RequestQueue.Q1.
+   * Ends when these have left, behind all that wait already. Rejects when they cannot be sent, with QUEUE_FULL by
+   * RequestQueue.Q1.
    */
   async add(requests: RoutedRequest[]): Promise<void> {
     if (this.#waitingCount >= this.#waitingMax && !requests.some(({ fn }) => fn.followsUpdates))

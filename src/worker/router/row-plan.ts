@@ -248,7 +248,8 @@ export class RowPlan {
 
   /** A word for each of the caller's keys, none of which is named twice, in the order of the parts. */
   words(values: Uint32Array): Uint32Array {
-    const { buffer, byteOffset, length } = this.gradients(new Float32Array(values.buffer, values.byteOffset, values.length), 1); // bit by bit
+    // Bit by bit.
+    const { buffer, byteOffset, length } = this.gradients(new Float32Array(values.buffer, values.byteOffset, values.length), 1);
     return new Uint32Array(buffer, byteOffset, length);
   }
 

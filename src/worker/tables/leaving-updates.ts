@@ -75,7 +75,8 @@ export class LeavingUpdates<E extends RowElement = RowElement> {
     try {
       this.#updateAll(sent.takeSome(rowsMax, rankOf));
     } catch (thrown) {
-      this.failure ??= errorOf(`the row type of ${name} does not say which updates matter most`, thrown); // they leave with their clock
+      // They leave with their clock.
+      this.failure ??= errorOf(`the row type of ${name} does not say which updates matter most`, thrown);
     }
     return exchange.sentBytes - before;
   }
@@ -96,7 +97,10 @@ export class LeavingUpdates<E extends RowElement = RowElement> {
       });
   }
 
-  /** A server refused these updates (LeavingUpdates.L1). Returns whether they count for nothing, and will not be sent again. */
+  /**
+   * A server refused these updates (LeavingUpdates.L1). Returns whether they count for nothing, and will not be sent
+   * again.
+   */
   failed(rows: UpdatedRows<E>, error: WeighbridgeError): boolean {
     const isLost = !isUnsent(error);
     if (isLost) this.failure ??= errorOf(`updates of ${this.#options.name} were refused`, error);

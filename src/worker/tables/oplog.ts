@@ -88,7 +88,8 @@ export class Oplog<E extends RowElement = RowElement> {
       const entry = list[i] as number;
       take(rows.lowOf(entry), rows.highOf(entry), this.at(entry));
       const from = entry * place.length;
-      (place.cells as Float64Array).fill((typeof place.cells[from] === "bigint" ? 0n : 0) as number, from, from + place.length); // Oplog.O2
+      // Oplog.O2
+      (place.cells as Float64Array).fill((typeof place.cells[from] === "bigint" ? 0n : 0) as number, from, from + place.length);
       rows.remove(entry);
     }
     list[0] = 0;

@@ -183,8 +183,8 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
   }
 
   /**
-   * Waits for a row as of a clock; resolves with its slot, pinned (ProcessTable.P3). Rejects with QUEUE_FULL (ProcessTable.P4), and as calls of
-   * servers do.
+   * Waits for a row as of a clock; resolves with its slot, pinned (ProcessTable.P3). Rejects with QUEUE_FULL
+   * (ProcessTable.P4), and as calls of servers do.
    */
   async read(rowId: number, clock: number): Promise<number> {
     if (this.options.subscribes) {
@@ -270,7 +270,8 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       for (const read of this.#reads.of(rowId)) {
         if (rows.clock < read.clock - this.options.staleness) continue; // what it asked for is still to come
         if (slot >= 0)
-          this.#reads.end(read, ({ told, pins }) => told.resolve(pins ? this.rows.pin(low, high) : slot)); // ProcessTable.P3
+          // ProcessTable.P3
+          this.#reads.end(read, ({ told, pins }) => told.resolve(pins ? this.rows.pin(low, high) : slot));
         else if (typeof kept !== "number")
           this.#reads.end(read, ({ told }) => told.reject(kept)); // ProcessTable.P5
         else if (slot === NO_SLOT) this.#reads.end(read, ({ told }) => told.reject(this.#full(rowId)));
@@ -300,13 +301,15 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
   }
 
   /**
-   * The slot in which a row of those that came stands now; NO_SLOT when none may go for it (ProcessTable.P4), VOID when it cannot be
-   * known what it has, and the reason when it has no room for what this process has added (ProcessTable.P5).
+   * The slot in which a row of those that came stands now; NO_SLOT when none may go for it (ProcessTable.P4), VOID when
+   * it cannot be known what it has, and the reason when it has no room for what this process has added
+   * (ProcessTable.P5).
    */
   #keep(low: number, high: number, { words, clock, ...origin }: ArrivedRows, index: number): number | WeighbridgeError {
     const { rows, place } = this;
     const held = rows.find(low, high);
-    if (held !== NO_SLOT && rows.versionOf(held) !== VERSION_NONE && rows.versionOf(held) > clock) return held; // ProcessTable.P2
+    // ProcessTable.P2
+    if (held !== NO_SLOT && rows.versionOf(held) !== VERSION_NONE && rows.versionOf(held) > clock) return held;
     let slot = held;
     if (slot === NO_SLOT) slot = rows.takeFree();
     if (slot === NO_SLOT) slot = rows.evict(Infinity);
@@ -365,7 +368,8 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       const [low, high] = [halves[2 * i] as number, halves[2 * i + 1] as number];
       const held = this.rows.find(low, high);
       const kept = held === NO_SLOT || isOld ? VOID : this.#keep(low, high, pushed, i);
-      const isKept = typeof kept === "number" && kept !== VOID; // otherwise its readers get the failure (ProcessTable.P5)
+      // Otherwise its readers get the failure (ProcessTable.P5).
+      const isKept = typeof kept === "number" && kept !== VOID;
       // A row on its way is handled by its own order.
       if (isKept || (held === NO_SLOT && this.#reads.of(rowIdAt(halves, i)).length > 0)) continue;
       dropped.push(pushed.keys[i] as bigint);

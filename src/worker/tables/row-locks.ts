@@ -91,7 +91,8 @@ export class RowLocks {
   unlockAll(): void {
     for (let group = 0; group < LOCK_COUNT; group++) {
       this.unlock(group);
-      Atomics.notify(this.#words, group * LINE_WORDS); // the owner has rows for longer than threads do: somebody may sleep
+      // The owner has rows for longer than threads do: somebody may sleep.
+      Atomics.notify(this.#words, group * LINE_WORDS);
     }
   }
 

@@ -87,7 +87,10 @@ export class SubscribedRows {
     for (const look of this.#waiters) look();
   }
 
-  /** What `find` returns once it is not undefined: it is asked after every push. Undefined when none helped (SubscribedRows.S2). */
+  /**
+   * What `find` returns once it is not undefined: it is asked after every push. Undefined when none helped
+   * (SubscribedRows.S2).
+   */
   wait<T>(find: () => T | undefined): T | Promise<T | undefined> {
     const found = find();
     if (found !== undefined) return found;

@@ -67,8 +67,8 @@ export class Prefetches {
   readonly #open = new Set<Promise<void>>();
 
   /**
-   * `coming` is one more. A promise if its caller has to wait (Prefetches.P1). One that fails is over as well: who reads the row
-   * is told.
+   * `coming` is one more. A promise if its caller has to wait (Prefetches.P1). One that fails is over as well: who
+   * reads the row is told.
    */
   add(coming: Promise<void>): Promise<void> | undefined {
     const open = this.#open;

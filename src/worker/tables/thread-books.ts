@@ -58,8 +58,8 @@ export class OwnBooks<E extends RowElement = RowElement> {
   }
 
   /**
-   * Closes the book with what was added at a clock, and opens the next one (ThreadBooks.B2). Returns the number of the closed one;
-   * -1 when nothing was in it.
+   * Closes the book with what was added at a clock, and opens the next one (ThreadBooks.B2). Returns the number of the
+   * closed one; -1 when nothing was in it.
    */
   turn(clock: number): number {
     if (this.current.count === 0) return -1;

@@ -1,6 +1,6 @@
-# A worker of a Weighbridge job in plain Python with numpy, written from spec/ alone: it registers, makes tensors and tables, pushes, pulls, ends clocks and
-# leaves, by the steps of protocol.md, section 15. Labels in comments are rules of protocol.md, N1 of consistency.md. Parts that change hands are found again.
-# Left out: joining again (T6).
+# A worker of a Weighbridge job in plain Python with numpy, written from spec/ alone: it registers, makes tensors and
+# tables, pushes, pulls, ends clocks and leaves, by the steps of protocol.md, section 15. Labels in comments are rules
+# of protocol.md, N1 of consistency.md. Parts that change hands are found again. Left out: joining again (T6).
 from __future__ import annotations
 
 import itertools
@@ -125,13 +125,15 @@ class Worker:
                 for some in np.split(mine, range(limit, len(mine), limit)):
                     calls.append((some, self.servers[rank].call(function, fields(some), placement["epoch"])))
             for some, answer in self._answers(function, calls):
-                left = np.setdiff1d(left, some)  # what is refused with WRONG_EPOCH stays, and has new numbers and stamps (P7)
+                # What is refused with WRONG_EPOCH stays, and has new numbers and stamps (P7).
+                left = np.setdiff1d(left, some)
                 yield some, answer
 
     def open(self, kind: str, name: str, **spec: Any) -> int:
         """The number of a parameter, made if nobody has (section 10e)."""
         text = text_of({"kind": kind, "name": name, "initializer": {"type": "constant"}, "optimizer": {"type": "sum"}, "updates": "async", "reduce": "sum"} | spec).decode()
-        opened = json.loads(self.scheduler.call(OPEN, {"body": {"specs": [text]}}).result(ANSWER_SECONDS))["parameters"][0]  # C36, B1
+        # C36, B1.
+        opened = json.loads(self.scheduler.call(OPEN, {"body": {"specs": [text]}}).result(ANSWER_SECONDS))["parameters"][0]
         self._everywhere(CREATE, {"parameter": opened["number"], "edition": opened["edition"], "spec": text})
         return opened["number"]
 
@@ -190,7 +192,8 @@ class Tensor(Parameter):
     def __init__(self, worker: Worker, number: int, shape: list[int]) -> None:
         super().__init__(worker, number)
         self.shape, self.block = shape, block_elements(shape)  # B2
-        self.keys = np.uint64(number << 32) + np.arange(-(-int(np.prod(shape, dtype=int)) // self.block), dtype="u8")  # P1
+        # P1.
+        self.keys = np.uint64(number << 32) + np.arange(-(-int(np.prod(shape, dtype=int)) // self.block), dtype="u8")
 
     def push(self, gradients: np.ndarray) -> None:
         flat, size, push = np.ravel(gradients).astype("<f4"), self.block, self.next_push()

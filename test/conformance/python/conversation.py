@@ -1,5 +1,6 @@
-# What a worker and one other node say to each other, over any number of links, written from spec/ alone. Labels in comments are rules of protocol.md.
-# Links that break are dialed again. Left out: runs (H11) and new incarnations of others (R15, C9).
+# What a worker and one other node say to each other, over any number of links, written from spec/ alone. Labels in
+# comments are rules of protocol.md. Links that break are dialed again. Left out: runs (H11) and new incarnations of
+# others (R15, C9).
 from __future__ import annotations
 
 import json
@@ -70,8 +71,10 @@ class Conversation:
 
     def _shake_hands(self, link: socket.socket) -> None:
         me = self.worker
-        hello = {"job": me.job, "kind": "worker", "node": me.node, "incarnation": me.life, "expects": self.expected}  # H3 to H5, H14
-        link.sendall(Frame(HELLO, payload=text_of(hello | ({"token": me.token} if me.node else {}))).encode())  # H1, H12
+        # H3 to H5, H14.
+        hello = {"job": me.job, "kind": "worker", "node": me.node, "incarnation": me.life, "expects": self.expected}
+        # H1, H12.
+        link.sendall(Frame(HELLO, payload=text_of(hello | ({"token": me.token} if me.node else {}))).encode())
         frame = next(read_frames(lambda size: receive(link, size)))
         body = json.loads(frame.payload)
         if frame.kind == FAILURE:
@@ -80,7 +83,8 @@ class Conversation:
             link.sendall(Frame(FAILURE, payload=text_of({"code": "NO_ROUTE", "message": "not the node I want", "retryable": True})).encode())
             raise BadFrame(f"the hello of node {body.get('node')}, not {self.peer}")  # H9
         if not min(self.open, default=self.next) <= body["expects"] <= self.next or 0 < self.life < body["incarnation"]:
-            raise Failure({"code": "NODE_DEAD", "message": f"node {self.peer} has forgotten the conversation"})  # R14, R15
+            # R14, R15.
+            raise Failure({"code": "NODE_DEAD", "message": f"node {self.peer} has forgotten the conversation"})
         link.settimeout(None)
         self.life, self.link = body["incarnation"], link
         for call in list(self.open.values()):
@@ -111,7 +115,8 @@ class Conversation:
         return call
 
     def control(self, name: str, body: Fields, timeout: float = ANSWER_SECONDS) -> Fields:
-        return json.loads(self.request(Frame(REQUEST, FUNCTIONS[name], priority=CONTROL_PRIORITY, payload=text_of(body))).result(timeout))  # section 8
+        # Section 8.
+        return json.loads(self.request(Frame(REQUEST, FUNCTIONS[name], priority=CONTROL_PRIORITY, payload=text_of(body))).result(timeout))
 
     def call(self, function: Signature, fields: Fields, epoch: int = 0, priority: int = 0) -> Call:
         """A function by name (10a), in frames of half a MiB if one cannot hold it (A7). The last one has the answer."""
@@ -177,7 +182,8 @@ class Conversation:
         kind, body = (REPLY, b"{}") if handler else failure("UNKNOWN_FUNCTION", f"no function {frame.function} here")
         if handler:
             handler(json.loads(frame.payload))
-        self._send(replace(frame, kind=kind, flags=0, stamp=0, settled=0, epoch=0, args=(len(body), 0, 0, 0), payload=body))  # R10, R12
+        # R10, R12.
+        self._send(replace(frame, kind=kind, flags=0, stamp=0, settled=0, epoch=0, args=(len(body), 0, 0, 0), payload=body))
 
 
 def start(what: Callable[..., Any], *args: Any) -> None:

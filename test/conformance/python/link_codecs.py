@@ -1,5 +1,6 @@
-# What a link carries instead of f32 and u64, written from spec/ alone: values, key lists and compressed payloads. Labels and sections are those of
-# codecs.md. Of zstd only frames of one raw block are read and written: plain Python has no more.
+# What a link carries instead of f32 and u64, written from spec/ alone: values, key lists and compressed payloads.
+# Labels and sections are those of codecs.md. Of zstd only frames of one raw block are read and written: plain Python
+# has no more.
 from __future__ import annotations
 
 import math
@@ -32,7 +33,8 @@ def encode_values(codec: Any, x: np.ndarray, residual: np.ndarray | None = None)
     if codec in ("int8", "int8-centred"):
         half, zero = np.float32(0.5), np.zeros((len(x), 1), "<f4")
         if codec == "int8-centred":
-            zero = half * x.min(1, keepdims=True) + half * x.max(1, keepdims=True) + np.float32(0)  # Q0: +0 if it is a zero
+            # Q0: +0 if it is a zero.
+            zero = half * x.min(1, keepdims=True) + half * x.max(1, keepdims=True) + np.float32(0)
         scale = np.maximum(np.abs(x - zero).max(1, keepdims=True) / np.float32(127), TINY)
         q = np.rint((x - zero) / scale).astype("i1")
         return scale.tobytes() + (zero.tobytes() if codec == "int8-centred" else b"") + q.tobytes()
@@ -75,7 +77,8 @@ def encode_deltas(keys: list[int]) -> bytes:
     """Section 2."""
     deltas = [key - before - 1 for key, before in zip(keys, [-1, *keys])]  # D1: the first is the key itself
     sizes = [(delta.bit_length() + 7) // 8 for delta in deltas] + [0] * (len(keys) % 2)
-    return bytes(a | b << 4 for a, b in zip(sizes[::2], sizes[1::2])) + b"".join(d.to_bytes(n, "little") for d, n in zip(deltas, sizes))  # D2
+    # D2.
+    return bytes(a | b << 4 for a, b in zip(sizes[::2], sizes[1::2])) + b"".join(d.to_bytes(n, "little") for d, n in zip(deltas, sizes))
 
 
 def decode_deltas(data: bytes, count: int) -> list[int]:

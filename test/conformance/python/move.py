@@ -1,5 +1,6 @@
-# A worker that pushes on while parts of its parameters change hands: move.py SCHEDULER SERVERS EPOCH. Goes on until the placement of that epoch is there, and
-# then acts once as if it had not heard of it. Writes what it found as one line of JSON.
+# A worker that pushes on while parts of its parameters change hands: move.py SCHEDULER SERVERS EPOCH. Goes on until the
+# placement of that epoch is there, and then acts once as if it had not heard of it. Writes what it found as one line of
+# JSON.
 import json
 import sys
 import time

@@ -1,5 +1,6 @@
-# Reads all golden vectors (protocol.md, section 13): decodes each, compares the fields, encodes them again, compares the bytes. read_vectors.py FOLDER.
-# Writes how many there are, and those that are not what they say, as one line of JSON.
+# Reads all golden vectors (protocol.md, section 13): decodes each, compares the fields, encodes them again, compares
+# the bytes. read_vectors.py FOLDER. Writes how many there are, and those that are not what they say, as one line of
+# JSON.
 from __future__ import annotations
 
 import io
@@ -174,7 +175,8 @@ def check_keys(vector: dict[str, Any]) -> None:
 
 def main(folder: Path) -> None:
     page = (Path(__file__).parents[3] / "spec" / "functions.md").read_text("utf-8")
-    paths = sorted(folder.rglob("*.json"), key=lambda path: (path.stem == "keys-named", path))  # a name is held only behind its REMEMBER (L2)
+    # A name is held only behind its REMEMBER (L2).
+    paths = sorted(folder.rglob("*.json"), key=lambda path: (path.stem == "keys-named", path))
     vectors = {path: json.loads(path.read_text("utf-8")) for path in paths}
     messages = {path.stem: vector for path, vector in vectors.items() if path.parent == folder}
     checks = {"functions": lambda v: check_function(v, page), "codecs": check_codec, "keys": check_keys}

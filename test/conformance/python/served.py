@@ -1,5 +1,5 @@
-# The functions that a worker serves, which servers call over the links that it opened, written from spec/ alone. Labels in comments are rules of protocol.md. Left out: answers of more than
-# one frame (A8).
+# The functions that a worker serves, which servers call over the links that it opened, written from spec/ alone. Labels
+# in comments are rules of protocol.md. Left out: answers of more than one frame (A8).
 from __future__ import annotations
 
 from dataclasses import replace
@@ -14,7 +14,8 @@ class Served:
     """Of one conversation: requests that are being put together, and answers that their caller may not have."""
 
     def __init__(self, functions: Functions) -> None:
-        self.functions, self.parts, self.kept = functions, {}, {}  # by command, by number of the call (A7), by number of the request (R8)
+        # By command, by number of the call (A7), by number of the request (R8).
+        self.functions, self.parts, self.kept = functions, {}, {}
 
     def take(self, frame: Frame, is_fresh: bool) -> Frame:
         """The answer; one that came before is not run again (A13)."""
@@ -31,7 +32,8 @@ class Served:
             self.parts[number] = whole  # A7: acknowledged, and answered with the last one
         else:
             kind, body = self._run(frame.command, arg0, whole)
-        return replace(frame, kind=kind, flags=0, stamp=0, settled=0, epoch=0, args=(len(body), 0, 0, 0), payload=body)  # R10, R12
+        # R10, R12.
+        return replace(frame, kind=kind, flags=0, stamp=0, settled=0, epoch=0, args=(len(body), 0, 0, 0), payload=body)
 
     def _run(self, command: int, arg0: int, request: bytes) -> tuple[int, bytes]:
         function, handler = self.functions.get(command, (None, None))

@@ -1,4 +1,5 @@
-# A worker's whole way through a job of two servers, beside another worker: walk.py SCHEDULER SERVERS WORKERS. Writes what it found as one line of JSON.
+# A worker's whole way through a job of two servers, beside another worker: walk.py SCHEDULER SERVERS WORKERS. Writes
+# what it found as one line of JSON.
 import json
 import sys
 import threading

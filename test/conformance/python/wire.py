@@ -1,5 +1,5 @@
-# The bytes of the Weighbridge protocol, version 2, written from spec/ alone: frames (F1 to F8), functions by name and their fields (A1 to A6), and which
-# server owns what (P1 to P4, B2). Labels in comments are rules of protocol.md.
+# The bytes of the Weighbridge protocol, version 2, written from spec/ alone: frames (F1 to F8), functions by name and
+# their fields (A1 to A6), and which server owns what (P1 to P4, B2). Labels in comments are rules of protocol.md.
 from __future__ import annotations
 
 import json
@@ -115,7 +115,8 @@ class Signature:
 
     @staticmethod
     def _fields(braces: str) -> Schema:
-        return [tuple(field.split(": ")) for field in braces[1:-1].split(", ")] if braces != "{}" else []  # type: ignore[misc]
+        # Type: ignore[misc].
+        return [tuple(field.split(": ")) for field in braces[1:-1].split(", ")] if braces != "{}" else []
 
 
 def encode_fields(schema: Schema, values: dict[str, Any]) -> bytes:

@@ -33,7 +33,8 @@ if (session.rank === 1) {
   for (let isEnded = false; !isEnded; await sleep(100)) {
     const again = await outcomeOf(session.call(reach, to, request));
     if (again.startsWith("process")) console.log(`again: ${again}`);
-    isEnded = (await outcomeOf(session.call(finish, to, request))) === "process undefined"; // the new one serves `end` a little later
+    // The new one serves `end` a little later.
+    isEnded = (await outcomeOf(session.call(finish, to, request))) === "process undefined";
   }
 }
 await session.close();

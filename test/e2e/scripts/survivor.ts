@@ -1,7 +1,8 @@
 // survivor — a worker of replicated servers: no call of it may fail, whichever process is killed. It trains two
 // parameters in step with the others, for which it prints the bits of step STEPS, and pushes to two asynchronous ones
 // until its standard input ends, or --pushes times, as fast as they are acknowledged, or at leisure until the file
-// --until is there. Then it checks that each of its pushes counted once. It prints the longest time that it waited for one, and each that was long.
+// --until is there. Then it checks that each of its pushes counted once. It prints the longest time that it waited for
+// one, and each that was long.
 
 import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";

@@ -19,7 +19,8 @@ export type CustomRowOptions<E extends RowElement, A extends RowAccessor<E> = De
   /** What its rows are made of. */
   readonly element: E;
   /**
-   * Elements of a row of a table with this `rowCapacity`. Defaults to that, and is never less than `columnCount` (CustomRow.C1).
+   * Elements of a row of a table with this `rowCapacity`. Defaults to that, and is never less than `columnCount`
+   * (CustomRow.C1).
    */
   elements?(capacity: number): number;
   /** Columns are below this. Defaults to `rowCapacity`. */

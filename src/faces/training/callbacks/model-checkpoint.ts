@@ -85,7 +85,8 @@ export class ModelCheckpoint implements TrainingCallback {
   /** Waits for a save under way, and saves what was learned since. Throws its error (ModelCheckpoint.C4). */
   async end(view: TrainingView, error?: unknown): Promise<void> {
     await this.#saving;
-    if (error !== undefined || view.rank !== 0 || this.#savedStep === this.#stepCount) return; // ModelCheckpoint.C1, ModelCheckpoint.C3
+    // ModelCheckpoint.C1, ModelCheckpoint.C3.
+    if (error !== undefined || view.rank !== 0 || this.#savedStep === this.#stepCount) return;
     const { saving } = await this.#begin(view);
     await saving;
   }

@@ -80,7 +80,10 @@ export class DeviceControl {
     return Atomics.load(this.#words, STEP) !== this.#step;
   }
 
-  /** The number of a chunk that this thread has to compute, and to report as done; NO_CHUNK if there is none (DeviceControl.D2). */
+  /**
+   * The number of a chunk that this thread has to compute, and to report as done; NO_CHUNK if there is none
+   * (DeviceControl.D2).
+   */
   nextChunk(): number {
     if (this.#memory.dealing.isClaimed) return this.#claim();
     const step = Atomics.load(this.#words, STEP);

@@ -22,7 +22,9 @@ const FLOATS_MIN = 2 ** 14;
 /** Of a parameter whose gradient is a product. */
 export type ProductShape = { readonly rows: number; readonly columns: number };
 
-/** By parameter: undefined for those whose gradients devices write themselves. `hasOwnChunks`: see GradientFactors.A1. */
+/**
+ * By parameter: undefined for those whose gradients devices write themselves. `hasOwnChunks`: see GradientFactors.A1.
+ */
 export function productShapes(parameters: readonly Parameter[], hasOwnChunks: boolean): readonly (ProductShape | undefined)[] {
   return parameters.map(({ isProduct, shape, values: { length } }) => {
     const [rows = 0] = shape;

@@ -53,7 +53,8 @@ export class WideDeepNetwork implements Network {
     this.wide = new EmbeddingLookup(workspace, { ...shared, name: "wide", width: 1, combine: "sum", initializer: zeros });
     const layers = [...hidden.map((outputs) => dense({ outputs, activation: "relu" })), dense({ name: "head", outputs: 1 })];
     this.tower = new Sequential(workspace, { inputShape: this.deep.output.shape, sampleCountMax, layers, needsInputGradient: true });
-    this.stages = [this.deep, ...this.tower.layers, new WideStage(workspace, this.wide)]; // backward begins with the wide part: the tower may overwrite its gradient
+    // Backward begins with the wide part: the tower may overwrite its gradient.
+    this.stages = [this.deep, ...this.tower.layers, new WideStage(workspace, this.wide)];
   }
 }
 
