@@ -102,8 +102,8 @@ class Rounds {
     this.#round++;
     const version = (this.#round % 2) as 0 | 1;
     const tasks = this.#plans.map((plan): ModelTask => {
-      const sources = devices.map((device) => this.#gradients[device]![plan.index]!.place);
-      const targets = devices.map((device) => this.#pulled[device]![plan.index]!.place);
+      const sources = devices.map((device) => this.#gradients[device]![plan.index]!.ref);
+      const targets = devices.map((device) => this.#pulled[device]![plan.index]!.ref);
       return { kind: "reduce", plan, round: this.#round, version, sources, targets };
     });
     const { runner } = this.#backend;

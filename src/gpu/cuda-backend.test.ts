@@ -99,7 +99,7 @@ async function tensorsOf(arrays: readonly Float32Array[]): Promise<readonly Devi
   );
 }
 
-const placesOf = (tensors: readonly DeviceTensor[]): readonly number[] => tensors.map(({ place }) => place);
+const refsOf = (tensors: readonly DeviceTensor[]): readonly number[] => tensors.map(({ ref }) => ref);
 
 test("sums, SGD, momentum, AdaGrad, Adam and their kin have the same bits as the CPU's kernels, round after round", { skip }, async () => {
   for (const spec of SPECS) {
@@ -115,8 +115,8 @@ test("sums, SGD, momentum, AdaGrad, Adam and their kin have the same bits as the
       await run(
         backend,
         plans.map((plan, k) => {
-          const places = placesOf(tensors[k]!);
-          return { kind: "reduce", plan, round, version, sources: places, targets: places };
+          const refs = refsOf(tensors[k]!);
+          return { kind: "reduce", plan, round, version, sources: refs, targets: refs };
         }),
       );
       for (const [k, update] of expected.entries()) {
@@ -147,8 +147,8 @@ test("without an updater the sum is the result, of spans at any offset, and fewe
   await run(
     backend,
     plans.map((plan, k) => {
-      const places = placesOf(tensors[k]!);
-      return { kind: "reduce", plan, round: 1, version: 1, sources: places, targets: [places[1]!, places[3]!] };
+      const refs = refsOf(tensors[k]!);
+      return { kind: "reduce", plan, round: 1, version: 1, sources: refs, targets: [refs[1]!, refs[3]!] };
     }),
   );
   for (const [k, list] of tensors.entries()) {
@@ -158,7 +158,7 @@ test("without an updater the sum is the result, of spans at any offset, and fewe
   }
   await run(
     backend,
-    plans.map((plan, k) => ({ kind: "handOut", plan, version: 1, device: 0, target: tensors[k]![0]!.place })),
+    plans.map((plan, k) => ({ kind: "handOut", plan, version: 1, device: 0, target: tensors[k]![0]!.ref })),
   );
   for (const [k, [tensor]] of tensors.entries())
     assert.deepEqual(await tensor!.toArray(), sumOf(arrays[k]!.map((array) => array.slice(3))));
@@ -174,7 +174,7 @@ test("gather gives every device the rows of all, in their order", { skip }, asyn
     const arrays = DEVICES.map(() => drawn(random, LENGTHS[k]!));
     const tensors = await tensorsOf(arrays);
     const pulled = await tensorsOf(DEVICES.map(() => new Float32Array(plan.resultLength)));
-    await run(backend, [{ kind: "reduce", plan, round: 1, version: 0, sources: placesOf(tensors), targets: placesOf(pulled) }]);
+    await run(backend, [{ kind: "reduce", plan, round: 1, version: 0, sources: refsOf(tensors), targets: refsOf(pulled) }]);
     const expected = Float32Array.from(arrays.flatMap((array) => [...array]));
     for (const tensor of pulled) assert.deepEqual(await tensor.toArray(), expected);
     assert.deepEqual(Float32Array.from(await backend.borrowResult(plan, 0), Number), expected);
@@ -194,10 +194,10 @@ test("a device that has ended is left out of a sum, and its rows of a gather are
       return tensor;
     });
   const [pushed, rows, pulled] = [filled(1030), filled(6), filled(24)];
-  const without = (tensors: readonly DeviceTensor[]): readonly number[] => tensors.map(({ place }, device) => (device === 1 ? 0 : place));
+  const without = (tensors: readonly DeviceTensor[]): readonly number[] => tensors.map(({ ref }, device) => (device === 1 ? 0 : ref));
   await run(backend, [
-    { kind: "reduce", plan: sum, round: 1, version: 1, sources: without(pushed), targets: [pushed[3]!.place] },
-    { kind: "reduce", plan: gather, round: 1, version: 1, sources: without(rows), targets: [pulled[0]!.place] },
+    { kind: "reduce", plan: sum, round: 1, version: 1, sources: without(pushed), targets: [pushed[3]!.ref] },
+    { kind: "reduce", plan: gather, round: 1, version: 1, sources: without(rows), targets: [pulled[0]!.ref] },
   ]);
   assert.ok((await pushed[3]!.toArray()).every((value) => value === -8));
   const row = (value: number): number[] => [value, value, value, value, value, value];
@@ -220,8 +220,8 @@ test("f64 is computed in f64, and sums of i32 and i64 wrap around", { skip }, as
       tensor.fill(value);
       return tensor;
     });
-    const places = placesOf(tensors);
-    await run(backend, [{ kind: "reduce", plan, round: 1, version: 1, sources: places, targets: places }]);
+    const refs = refsOf(tensors);
+    await run(backend, [{ kind: "reduce", plan, round: 1, version: 1, sources: refs, targets: refs }]);
     assert.ok(
       Array.from(await tensors[2]!.toArray(), Number).every((value) => value === expected),
       dtype,
@@ -241,8 +241,8 @@ test("tasks of one key are done in their order within a batch (TaskLaunches.L1)"
   });
   const pulled = [1, 2, 3].map(() => backend.tensor([4099], 0));
   const tasks = [1, 2, 3].flatMap((round): ModelTask[] => [
-    { kind: "reduce", plan, round, version: (round % 2) as ResultVersion, sources: placesOf(gradients), targets: [] },
-    { kind: "handOut", plan, version: (round % 2) as ResultVersion, device: 0, target: pulled[round - 1]!.place },
+    { kind: "reduce", plan, round, version: (round % 2) as ResultVersion, sources: refsOf(gradients), targets: [] },
+    { kind: "handOut", plan, version: (round % 2) as ResultVersion, device: 0, target: pulled[round - 1]!.ref },
   ]);
   await run(backend, tasks);
   for (const [index, tensor] of pulled.entries()) assert.equal((await tensor.toArray())[4098], -4 * (index + 1));
@@ -271,9 +271,9 @@ test("a push waits for the stream or the event that it names (CudaBackend.B1)", 
     const pushed = { plan, device: position, data };
     if (position < 2) return backend.takePush({ ...pushed, after: stream }, 1);
     const event = stream.record();
-    const place = backend.takePush({ ...pushed, after: event }, 1);
+    const ref = backend.takePush({ ...pushed, after: event }, 1);
     event.release();
-    return place;
+    return ref;
   });
   await run(backend, [{ kind: "reduce", plan, round: 1, version: 1, sources, targets: sources }]);
   assert.equal((await tensors[3]!.toArray())[65_535], 20);
@@ -294,10 +294,10 @@ test("a result is borrowed as an array of the host, and what is returned is what
   values.fill(3);
   await backend.returnResult(plan, 1, values);
   const tensor = backend.tensor([5000], 2);
-  await run(backend, [{ kind: "handOut", plan, version: 1, device: 2, target: tensor.place }]);
+  await run(backend, [{ kind: "handOut", plan, version: 1, device: 2, target: tensor.ref }]);
   assert.equal((await tensor.toArray())[4999], 3);
   await backend.returnResult(plan, 0, new Float32Array(5000).fill(4));
-  await run(backend, [{ kind: "handOut", plan, version: 0, device: 2, target: tensor.place }]);
+  await run(backend, [{ kind: "handOut", plan, version: 0, device: 2, target: tensor.ref }]);
   assert.equal((await tensor.toArray())[0], 4);
   await backend.close();
 });
@@ -312,12 +312,12 @@ test("bad data, an updater that CUDA lacks and a tensor that was freed before it
   assert.throws(() => backend.checkData(new Float32Array(8) as never, "push"), throwsCode("BAD_ARGUMENT", /push takes a tensor on CUDA/));
   const wide = cuda().device(0).allocate([8], { dtype: "f64" });
   assert.throws(() => backend.checkData(wide, "push"), throwsCode("BAD_ARGUMENT", /the model is of f32/));
-  const { place } = tensor;
+  const { ref } = tensor;
   tensor.free();
   assert.throws(() => backend.checkData(tensor, "push"), throwsCode("BAD_ARGUMENT", /was freed/));
-  const sources = [place, other.place, other.place, other.place];
+  const sources = [ref, other.ref, other.ref, other.ref];
   await assert.rejects(run(backend, [{ kind: "reduce", plan, round: 1, version: 1, sources, targets: [] }]), throwsCode("CLOSED", /freed/));
-  await run(backend, [{ kind: "reduce", plan, round: 1, version: 1, sources: [...sources.slice(1), other.place], targets: [] }]);
+  await run(backend, [{ kind: "reduce", plan, round: 1, version: 1, sources: [...sources.slice(1), other.ref], targets: [] }]);
   await backend.close();
   await assert.rejects(run(backend, []), throwsCode("CLOSED"));
 });

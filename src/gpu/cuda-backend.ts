@@ -22,10 +22,10 @@ import type { ResolvedOptimizer } from "../store/updaters/optimizer-spec.ts";
 import { slotLayoutOf } from "../store/updaters/slot-layout.ts";
 import type {
   BatchRunner,
+  DataRef,
   KeyPlan,
   ModelBackend,
   ModelTask,
-  Place,
   PreparedTasks,
   PushedData,
   ResultVersion,
@@ -39,7 +39,7 @@ import type { PinnedSpan } from "./pinned-memory.ts";
 import { PreparedRounds } from "./prepared-rounds.ts";
 import type { TableSpan } from "./round-kernel.ts";
 import { TaskLaunches } from "./task-launches.ts";
-import type { TensorPlaces } from "./tensor-places.ts";
+import type { TensorRefs } from "./tensor-refs.ts";
 import { runsOnCard, UpdateSettings } from "./update-settings.ts";
 
 export type CudaBackendOptions = {
@@ -82,7 +82,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
   readonly #cards = new Set<CudaCard>();
   #streams: OpenStreams | undefined;
   #launches: TaskLaunches | undefined;
-  #places: TensorPlaces | undefined;
+  #refs: TensorRefs | undefined;
 
   constructor(options: CudaBackendOptions) {
     this.#options = options;
@@ -100,9 +100,9 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     }
     const reduce = new CudaStream(card);
     this.#streams = { reduce, toHost: new CudaStream(card), fromHost: new CudaStream(card) };
-    this.#places = card.places;
+    this.#refs = card.refs;
     this.#launches = new TaskLaunches({
-      ...{ stream: reduce, places: card.places, dtype: this.dtype, deviceCount: devices.length },
+      ...{ stream: reduce, refs: card.refs, dtype: this.dtype, deviceCount: devices.length },
       zeros: (length) => this.tensor([length], 0),
     });
   }
@@ -156,7 +156,7 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
 
   /** Tensors change only by being freed. */
   get dataEpoch(): number {
-    return this.#places!.freeCount;
+    return this.#refs!.freeCount;
   }
 
   lengthOf(data: DeviceTensor): number {
@@ -167,8 +167,8 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     return (await data.toArray()) as RowArray; // of the model's type: `checkData` has seen to it
   }
 
-  placeOf(data: DeviceTensor): Place {
-    return data.place;
+  refOf(data: DeviceTensor): DataRef {
+    return data.ref;
   }
 
   tensor(shape: readonly number[], position: number): DeviceTensor {
@@ -183,15 +183,15 @@ export class CudaBackend implements ModelBackend<DeviceTensor> {
     data.free();
   }
 
-  takePush({ data, after }: PushedData<DeviceTensor>, _version: ResultVersion): Place {
+  takePush({ data, after }: PushedData<DeviceTensor>, _version: ResultVersion): DataRef {
     if (after instanceof CudaStream) this.#after.add(after);
     else if (after instanceof CudaEvent) this.#stream.reduce.waitFor(after);
     else if (after !== undefined) throw badArgument(`a push goes after a stream or an event of CUDA, not ${showValue(after)}`);
-    return data.place;
+    return data.ref;
   }
 
   copyOut(): void {
-    assert(false, "every tensor on CUDA has a place");
+    assert(false, "every tensor on CUDA has a ref");
   }
 
   async borrowResult({ index }: KeyPlan, version: ResultVersion): Promise<RowArray> {

@@ -14,7 +14,7 @@ import { CUDA_NOT_FOUND, CUDA_PEER_ACCESS_ALREADY_ENABLED, CUDA_SUCCESS, type Cu
 import { CudaEvent } from "./cuda-stream.ts";
 import { EventWaits } from "./event-waits.ts";
 import { PinnedMemory } from "./pinned-memory.ts";
-import type { TensorPlaces } from "./tensor-places.ts";
+import type { TensorRefs } from "./tensor-refs.ts";
 
 /** From <cuda.h>. */
 const ATTRIBUTE = { multiprocessorCount: 16, majorCapability: 75, minorCapability: 76 } as const;
@@ -32,8 +32,8 @@ export class CudaCard {
   readonly multiprocessorCount: number;
   readonly waits: EventWaits;
   readonly pinned: PinnedMemory;
-  /** Of all cards that were opened together: a place names a tensor on any of them. */
-  readonly places: TensorPlaces;
+  /** Of all cards that were opened together: a ref names a tensor on any of them. */
+  readonly refs: TensorRefs;
   readonly #device: number;
   readonly #context: number;
   readonly #modules = new Map<string, number>();
@@ -41,13 +41,9 @@ export class CudaCard {
   readonly #events: CudaEvent[] = [];
   #isClosed = false;
 
-  constructor(
-    driver: CudaDriver,
-    compiler: CudaCompiler,
-    { ordinal, places }: { readonly ordinal: number; readonly places: TensorPlaces },
-  ) {
+  constructor(driver: CudaDriver, compiler: CudaCompiler, { ordinal, refs }: { readonly ordinal: number; readonly refs: TensorRefs }) {
     const { functions } = driver;
-    this.places = places;
+    this.refs = refs;
     this.driver = driver;
     this.compiler = compiler;
     this.ordinal = ordinal;

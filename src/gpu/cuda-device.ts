@@ -34,7 +34,7 @@ export class CudaDevice {
     const dtype = typeOf(options);
     checkShape(shape);
     const address = this.card.allocate(lengthOf(shape) * bytesOf(dtype));
-    return new DeviceTensor(this, { address, isOwn: true, isFree: false, places: new Set() }, { dtype, shape });
+    return new DeviceTensor(this, { address, isOwn: true, isFree: false, refs: new Set() }, { dtype, shape });
   }
 
   /** A tensor over memory of another library on the same card. It is not freed with the tensor. */
@@ -45,7 +45,7 @@ export class CudaDevice {
     if (!Number.isSafeInteger(number) || number <= 0 || number % bytesOf(dtype) !== 0)
       throw badArgument(`a device address is a whole number, a multiple of ${bytesOf(dtype)}, not ${showValue(address)}`);
     this.card.checkForeign(number, lengthOf(shape) * bytesOf(dtype));
-    return new DeviceTensor(this, { address: number, isOwn: false, isFree: false, places: new Set() }, { dtype, shape });
+    return new DeviceTensor(this, { address: number, isOwn: false, isFree: false, refs: new Set() }, { dtype, shape });
   }
 
   /** A stream of your own, to be closed when it is not needed any more. */

@@ -5,7 +5,7 @@ import { CudaCard } from "./cuda-card.ts";
 import { type CudaCompiler, loadCudaCompiler } from "./cuda-compiler.ts";
 import { CudaDevice } from "./cuda-device.ts";
 import { type CudaDriver, loadCudaDriver, type NativeLibraries, noDevice } from "./cuda-driver.ts";
-import { TensorPlaces } from "./tensor-places.ts";
+import { TensorRefs } from "./tensor-refs.ts";
 
 export type CudaOptions = {
   /** Rejects if koffi is not installed. */
@@ -39,7 +39,7 @@ export class Cuda {
   readonly #compiler: CudaCompiler;
   readonly #cards = new Map<number, CudaCard>();
   readonly #devices = new Map<number, CudaDevice>();
-  readonly #places = new TensorPlaces();
+  readonly #refs = new TensorRefs();
 
   constructor(
     driver: CudaDriver,
@@ -79,7 +79,7 @@ export class Cuda {
   #card(ordinal: number): CudaCard {
     let card = this.#cards.get(ordinal);
     if (card === undefined) {
-      card = new CudaCard(this.#driver, this.#compiler, { ordinal, places: this.#places });
+      card = new CudaCard(this.#driver, this.#compiler, { ordinal, refs: this.#refs });
       this.#cards.set(ordinal, card);
     }
     return card;

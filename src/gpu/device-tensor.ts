@@ -22,8 +22,8 @@ export type TensorMemory = {
   /** False for a foreign pointer, which its owner frees. */
   readonly isOwn: boolean;
   isFree: boolean;
-  /** Of the tensors that have one (tensor-places.ts). */
-  readonly places: Set<number>;
+  /** Of the tensors that have one (tensor-refs.ts). */
+  readonly refs: Set<number>;
 };
 
 export type DeviceTensorOptions = {
@@ -40,7 +40,7 @@ export class DeviceTensor {
   readonly byteCount: number;
   readonly #memory: TensorMemory;
   readonly #offset: number;
-  #place = 0;
+  #ref = 0;
 
   /** `CudaDevice` makes tensors; `offset` is in bytes. */
   constructor(
@@ -64,10 +64,10 @@ export class DeviceTensor {
     return this.#memory.address + this.#offset;
   }
 
-  /** A number that stands for its address where addresses do not fit (tensor-places.ts). */
-  get place(): number {
-    if (this.#place === 0 && !this.#memory.isFree) this.#place = this.device.card.places.add(this, this.#memory, this.#offset);
-    return this.#place;
+  /** A number that stands for its address where addresses do not fit (tensor-refs.ts). */
+  get ref(): number {
+    if (this.#ref === 0 && !this.#memory.isFree) this.#ref = this.device.card.refs.add(this, this.#memory, this.#offset);
+    return this.#ref;
   }
 
   /** Whether `free` was called, on this tensor or on one that shares its memory. */
@@ -168,7 +168,7 @@ export class DeviceTensor {
   free(): void {
     if (this.#memory.isFree) return;
     this.#memory.isFree = true;
-    this.device.card.places.forget(this.#memory);
+    this.device.card.refs.forget(this.#memory);
     if (this.#memory.isOwn) this.device.card.release(this.#memory.address);
   }
 

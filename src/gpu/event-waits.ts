@@ -24,7 +24,7 @@ const SLOW_MS = 1;
 
 export class EventWaits {
   #waits: Wait[] = [];
-  #isAsking = false;
+  #isPolling = false;
   #quietTurns = 0;
   #isClosed = false;
 
@@ -36,7 +36,7 @@ export class EventWaits {
       else if (!settled(wait)) {
         this.#waits.push(wait);
         this.#quietTurns = 0;
-        this.#askLater();
+        this.#pollLater();
       }
     });
   }
@@ -46,19 +46,19 @@ export class EventWaits {
     for (const { reject } of this.#waits.splice(0)) reject(closed());
   }
 
-  #askLater(): void {
-    if (this.#isAsking) return;
-    this.#isAsking = true;
-    if (this.#quietTurns < EAGER_TURNS) setImmediate(() => this.#ask());
-    else setTimeout(() => this.#ask(), SLOW_MS);
+  #pollLater(): void {
+    if (this.#isPolling) return;
+    this.#isPolling = true;
+    if (this.#quietTurns < EAGER_TURNS) setImmediate(() => this.#poll());
+    else setTimeout(() => this.#poll(), SLOW_MS);
   }
 
-  #ask(): void {
-    this.#isAsking = false;
+  #poll(): void {
+    this.#isPolling = false;
     const before = this.#waits;
     this.#waits = before.filter((wait) => !settled(wait));
     this.#quietTurns = this.#waits.length === before.length ? this.#quietTurns + 1 : 0;
-    if (this.#waits.length > 0) this.#askLater();
+    if (this.#waits.length > 0) this.#pollLater();
   }
 }
 

@@ -40,8 +40,8 @@ async function stageOf(spec: OptimizerSpec): Promise<Stage> {
   }
   const tasksOf = (round: number): ReduceTask[] =>
     plans.map((plan, k) => {
-      const places = tensors[k]!.map(({ place }) => place);
-      return { kind: "reduce", plan, round, version: (round % 2) as ResultVersion, sources: places, targets: places };
+      const refs = tensors[k]!.map(({ ref }) => ref);
+      return { kind: "reduce", plan, round, version: (round % 2) as ResultVersion, sources: refs, targets: refs };
     });
   return { backend, tensors, tasksOf };
 }

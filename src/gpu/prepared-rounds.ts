@@ -2,18 +2,18 @@
 // round of all of them is one launch. Which rounds those are is decided in worker/level-one/list-rounds.ts.
 //
 // Invariants:
-//   PreparedRounds.P1. The table names tensors whose owner holds them: a place is not another tensor's meanwhile
-//       (TensorPlaces.P1). `isCurrent` is false once one of them was freed.
+//   PreparedRounds.P1. The table names tensors whose owner holds them: a ref is not another tensor's meanwhile
+//       (TensorRefs.P1). `isCurrent` is false once one of them was freed.
 
 import type { PreparedTasks, ReduceTask } from "../worker/level-one/model-backend.ts";
 import type { CudaStream } from "./cuda-stream.ts";
 import type { LaunchTable, RoundKernel } from "./round-kernel.ts";
-import type { TensorPlaces } from "./tensor-places.ts";
+import type { TensorRefs } from "./tensor-refs.ts";
 
 export type PreparedRoundsParts = {
   readonly kernel: RoundKernel;
   readonly tasks: readonly ReduceTask[];
-  readonly places: TensorPlaces;
+  readonly refs: TensorRefs;
   readonly table: LaunchTable;
   /** Gives the table back. */
   readonly release: (rounds: PreparedRounds) => void;
@@ -24,20 +24,20 @@ export class PreparedRounds implements PreparedTasks {
   /** When all were there. */
   #freeCount: number;
 
-  /** The places of the tasks were checked, and the kernel has written the table. */
+  /** The refs of the tasks were checked, and the kernel has written the table. */
   constructor(parts: PreparedRoundsParts) {
     this.#parts = parts;
-    this.#freeCount = parts.places.freeCount;
+    this.#freeCount = parts.refs.freeCount;
   }
 
   get isCurrent(): boolean {
-    const { places, tasks } = this.#parts;
-    if (places.freeCount === this.#freeCount) return true;
+    const { refs, tasks } = this.#parts;
+    if (refs.freeCount === this.#freeCount) return true;
     for (const { sources, targets } of tasks) {
-      for (const place of sources) if (places.isFreed(place)) return false;
-      for (const place of targets) if (places.isFreed(place)) return false;
+      for (const ref of sources) if (refs.isFreed(ref)) return false;
+      for (const ref of targets) if (refs.isFreed(ref)) return false;
     }
-    this.#freeCount = places.freeCount;
+    this.#freeCount = refs.freeCount;
     return true;
   }
 

@@ -14,7 +14,7 @@ import { CudaKernel, PARAMETER_BYTES_MAX } from "./cuda-kernel.ts";
 import type { CudaStream } from "./cuda-stream.ts";
 import type { PinnedSpan } from "./pinned-memory.ts";
 import { FLAG, ROUND_OPTIONS, ROUND_SHAPE, type RoundKind, roundSource, roundWords, SETTING_COUNT } from "./round-source.ts";
-import type { TensorPlaces } from "./tensor-places.ts";
+import type { TensorRefs } from "./tensor-refs.ts";
 
 /** The spans of one round, by their addresses; 0 is none. Callers keep one and fill it anew for each round. */
 export type RoundSpans = {
@@ -33,8 +33,8 @@ export type RoundSpans = {
   flags: number;
 };
 
-/** What a round reads and writes, by places (tensor-places.ts). */
-export type RoundPlaces = { readonly sources: readonly number[]; readonly targets: readonly number[] };
+/** What a round reads and writes, by refs (tensor-refs.ts). */
+export type RoundRefs = { readonly sources: readonly number[]; readonly targets: readonly number[] };
 
 /** What a round has beside its sources and targets, if that is the same in every round: where the kernel keeps it. */
 export type RoundRest = { readonly at: number; readonly tileCount: number };
@@ -118,10 +118,10 @@ export class RoundKernel {
   }
 
   /**
-   * As `append`, of as many sources as the kernel has, and targets by their places, which were checked
+   * As `append`, of as many sources as the kernel has, and targets by their refs, which were checked
    * (RoundKernel.R3).
    */
-  appendWith({ at: from, tileCount }: RoundRest, { sources, targets }: RoundPlaces, places: TensorPlaces): void {
+  appendWith({ at: from, tileCount }: RoundRest, { sources, targets }: RoundRefs, refs: TensorRefs): void {
     if (this.#roundCount === this.#firstTiles.length) this.#grow();
     const { words } = this.#table;
     const rests = this.#rests;
@@ -129,8 +129,8 @@ export class RoundKernel {
     const { sourceCount, targetCount } = this.kind;
     let at = this.#roundCount * this.#roundWords;
     let low = 0;
-    for (let i = 0; i < sourceCount; i++, at += 2) low |= places.write(sources[i]!, words, at);
-    for (let i = 0; i < targetCount; i++, at += 2) low |= places.write(i < targets.length ? targets[i]! : 0, words, at);
+    for (let i = 0; i < sourceCount; i++, at += 2) low |= refs.write(sources[i]!, words, at);
+    for (let i = 0; i < targetCount; i++, at += 2) low |= refs.write(i < targets.length ? targets[i]! : 0, words, at);
     for (let i = 0; i < restWords; i++) words[at + i] = rests[from + i]!;
     if ((low & 15) === 0) words[at + REST_FLAGS] = rests[from + REST_FLAGS]! | FLAG.aligned;
     this.#firstTiles[this.#roundCount++] = this.#tileCount;

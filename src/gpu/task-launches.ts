@@ -9,20 +9,20 @@
 //       batch, and changes nothing.
 
 import { ROW_ELEMENTS, type RowElement } from "../kernel/row-element.ts";
-import type { HandOutTask, KeyPlan, ModelTask, Place, ReduceTask, ResultVersion } from "../worker/level-one/model-backend.ts";
+import type { DataRef, HandOutTask, KeyPlan, ModelTask, ReduceTask, ResultVersion } from "../worker/level-one/model-backend.ts";
 import type { CudaCard } from "./cuda-card.ts";
 import type { CudaStream } from "./cuda-stream.ts";
 import type { DeviceTensor } from "./device-tensor.ts";
 import { PreparedRounds } from "./prepared-rounds.ts";
 import { RoundKernel, type RoundRest, type RoundSpans, type TableSpan } from "./round-kernel.ts";
 import type { RoundRule } from "./round-source.ts";
-import type { TensorPlaces } from "./tensor-places.ts";
+import type { TensorRefs } from "./tensor-refs.ts";
 import type { UpdateSettings } from "./update-settings.ts";
 
 export type TaskLaunchesParts = {
   /** Where all launches go. */
   readonly stream: CudaStream;
-  readonly places: TensorPlaces;
+  readonly refs: TensorRefs;
   readonly dtype: RowElement;
   readonly deviceCount: number;
   /** A tensor of so many zeros. */
@@ -55,7 +55,7 @@ type CopiedSpan = {
   /** Of the bytes within each target. */
   readonly offset: number;
   readonly length: number;
-  readonly targets: readonly Place[];
+  readonly targets: readonly DataRef[];
 };
 
 /** A key of at least so many bytes gets a launch of its own. */
@@ -100,12 +100,12 @@ export class TaskLaunches {
 
   /** TaskLaunches.L2 */
   check(tasks: readonly ModelTask[]): void {
-    const places = this.#parts.places;
+    const refs = this.#parts.refs;
     for (const task of tasks) {
-      if (task.kind === "handOut") places.check(task.target);
+      if (task.kind === "handOut") refs.check(task.target);
       else {
-        for (const source of task.sources) if (source !== 0) places.check(source);
-        for (const target of task.targets) places.check(target);
+        for (const source of task.sources) if (source !== 0) refs.check(source);
+        for (const target of task.targets) refs.check(target);
       }
     }
   }
@@ -127,12 +127,12 @@ export class TaskLaunches {
       if (key.kernel !== kernel || key.rests?.[version] === undefined || sources.includes(0)) return undefined;
     }
     this.check(tasks);
-    const places = this.#parts.places;
+    const refs = this.#parts.refs;
     try {
-      for (const task of tasks) kernel.appendWith(this.#keys[task.plan.index]!.rests![task.version], task, places);
+      for (const task of tasks) kernel.appendWith(this.#keys[task.plan.index]!.rests![task.version], task, refs);
       const span = this.#tables.take(kernel.tableBytes);
       const table = kernel.writeTable(span, this.#parts.stream);
-      const prepared = new PreparedRounds({ kernel, tasks, places, table, release: (rounds) => this.#release(rounds, span) });
+      const prepared = new PreparedRounds({ kernel, tasks, refs, table, release: (rounds) => this.#release(rounds, span) });
       this.#prepared.add(prepared);
       return prepared;
     } finally {
@@ -181,15 +181,15 @@ export class TaskLaunches {
   #reduce(key: LaunchedKey, task: ReduceTask): void {
     const { sources, targets } = task;
     const spans = this.#spans;
-    const places = this.#parts.places;
+    const refs = this.#parts.refs;
     const rest = key.rests?.[task.version];
     if (rest !== undefined && !sources.includes(0)) {
-      key.kernel.appendWith(rest, task, places);
+      key.kernel.appendWith(rest, task, refs);
       return;
     }
     let sourceCount = 0;
-    for (let i = 0; i < sources.length; i++) if (sources[i] !== 0) spans.sources[sourceCount++] = places.addressOf(sources[i]!);
-    for (let i = 0; i < spans.targets.length; i++) spans.targets[i] = i < targets.length ? places.addressOf(targets[i]!) : 0;
+    for (let i = 0; i < sources.length; i++) if (sources[i] !== 0) spans.sources[sourceCount++] = refs.addressOf(sources[i]!);
+    for (let i = 0; i < spans.targets.length; i++) spans.targets[i] = i < targets.length ? refs.addressOf(targets[i]!) : 0;
     this.#setRest(key, task);
     this.#dispatch(key, sourceCount === this.#parts.deviceCount ? key.kernel : this.#kernel(key.rule, sourceCount));
   }
@@ -229,7 +229,7 @@ export class TaskLaunches {
     const { length } = key.plan;
     for (let i = 0; i < sources.length; i++) {
       const offset = i * length * ROW_ELEMENTS[this.#parts.dtype].bytes;
-      const from = sources[i] === 0 ? this.#zeros(length) : this.#parts.places.addressOf(sources[i]!);
+      const from = sources[i] === 0 ? this.#zeros(length) : this.#parts.refs.addressOf(sources[i]!);
       this.#copy(key, { from, result: key.results[version] + offset, offset, length, targets });
     }
   }
@@ -246,8 +246,8 @@ export class TaskLaunches {
 
   #copy(key: LaunchedKey, { from, result, offset, length, targets }: CopiedSpan): void {
     const spans = this.#spans;
-    const places = this.#parts.places;
-    for (let i = 0; i < spans.targets.length; i++) spans.targets[i] = i < targets.length ? places.addressOf(targets[i]!) + offset : 0;
+    const refs = this.#parts.refs;
+    for (let i = 0; i < spans.targets.length; i++) spans.targets[i] = i < targets.length ? refs.addressOf(targets[i]!) + offset : 0;
     spans.previous = from;
     spans.result = result;
     spans.slot0 = 0;

@@ -6,7 +6,7 @@ import { assert } from "../../src/base/assert.ts";
 import type { Clock } from "../../src/base/clock.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
 import { LevelOne, levelOneMemory, type PushRequest } from "../../src/worker/level-one/level-one.ts";
-import type { KeyPlan, ModelTask, Place, PreparedTasks, ReduceTask, TaskBackend } from "../../src/worker/level-one/model-backend.ts";
+import type { DataRef, KeyPlan, ModelTask, PreparedTasks, ReduceTask, TaskBackend } from "../../src/worker/level-one/model-backend.ts";
 import { createMeterMemory } from "../../src/worker/level-one/model-meter.ts";
 import { OWNER } from "../../src/worker/level-one/model-words.ts";
 import type { PullRequest } from "../../src/worker/level-one/open-pulls.ts";
@@ -25,10 +25,10 @@ type Batch = { readonly resolve: () => void; readonly reject: (reason: unknown) 
 /** The tasks that a list was prepared with. */
 class Prepared implements PreparedTasks {
   readonly tasks: readonly ReduceTask[];
-  readonly #isFreed: (place: Place) => boolean;
+  readonly #isFreed: (ref: DataRef) => boolean;
   isClosed = false;
 
-  constructor(tasks: readonly ReduceTask[], isFreed: (place: Place) => boolean) {
+  constructor(tasks: readonly ReduceTask[], isFreed: (ref: DataRef) => boolean) {
     this.tasks = tasks;
     this.#isFreed = isFreed;
   }
@@ -56,9 +56,9 @@ export class ListModel {
   readonly #scheduled: (() => void)[] = [];
   readonly #batches: Batch[] = [];
   readonly #prepared: Prepared[] = [];
-  readonly #places: Data[] = [new Float32Array(0)];
-  readonly #placeOf = new Map<Data, Place>();
-  readonly #freed = new Set<Place>();
+  readonly #refs: Data[] = [new Float32Array(0)];
+  readonly #refOf = new Map<Data, DataRef>();
+  readonly #freed = new Set<DataRef>();
   readonly #results: readonly (readonly [Data, Data])[];
   /** By device, then list; and by device, then key. */
   readonly #pushLists: PushRequest<Data>[][][];
@@ -132,7 +132,7 @@ export class ListModel {
   /** What a device pushes, or pulls into, as an item of a list is freed. */
   free(device: number, list: number, item: number, isPull: boolean): void {
     const lists = isPull ? this.#pullLists : this.#pushLists;
-    this.#freed.add(this.#placeOf.get(lists[device]![list]![item]!.data)!);
+    this.#freed.add(this.#refOf.get(lists[device]![list]![item]!.data)!);
   }
 
   close(): void {
@@ -158,7 +158,7 @@ export class ListModel {
       ...{ isPulling: this.#level.isPulling(device), isLive: this.#level.isLive(device), times: this.#level.meter.timesOfDevice(device) },
     }));
     const rounds = this.#plans.map(({ index }) => this.#level.meter.timesOfKey(index).rounds);
-    return { devices, rounds, data: this.#places.map((data) => [...data]), results: this.#results, log: this.#newLines() };
+    return { devices, rounds, data: this.#refs.map((data) => [...data]), results: this.#results, log: this.#newLines() };
   }
 
   #newLines(): readonly string[] {
@@ -198,12 +198,12 @@ export class ListModel {
 
   #array(): Data {
     const data = new Float32Array(LENGTH);
-    this.#placeOf.set(data, this.#places.push(data) - 1);
+    this.#refOf.set(data, this.#refs.push(data) - 1);
     return data;
   }
 
   #backend(): TaskBackend<Data> {
-    const isFreed = (place: Place): boolean => this.#freed.has(place);
+    const isFreed = (ref: DataRef): boolean => this.#freed.has(ref);
     return {
       runner: {
         kind: "batch",
@@ -214,9 +214,9 @@ export class ListModel {
           return prepared;
         },
       },
-      placeOf: (data) => this.#placeOf.get(data)!,
-      takePush: ({ data }) => this.#placeOf.get(data)!,
-      copyOut: () => assert(false, "all data have places"),
+      refOf: (data) => this.#refOf.get(data)!,
+      takePush: ({ data }) => this.#refOf.get(data)!,
+      copyOut: () => assert(false, "all data have refs"),
       borrowResult: () => new Float32Array(0),
       returnResult: () => {},
     };
@@ -230,7 +230,7 @@ export class ListModel {
       all.push(...each.tasks);
     }
     const used = all.flatMap((task) => (task.kind === "handOut" ? [task.target] : [...task.sources, ...task.targets]));
-    if (used.some((place) => this.#freed.has(place))) throw new WeighbridgeError("CLOSED", "freed");
+    if (used.some((ref) => this.#freed.has(ref))) throw new WeighbridgeError("CLOSED", "freed");
     for (const task of all) this.#run(task);
     await new Promise<void>((resolve, reject) => void this.#batches.push({ resolve, reject }));
   }
@@ -241,9 +241,9 @@ export class ListModel {
     const result = results[task.version];
     if (task.kind === "reduce") {
       const before = results[task.version === 0 ? 1 : 0];
-      for (let i = 0; i < LENGTH; i++) result[i] = task.sources.reduce((sum, place) => sum + (this.#places[place]![i] ?? 0), before[i]!);
+      for (let i = 0; i < LENGTH; i++) result[i] = task.sources.reduce((sum, ref) => sum + (this.#refs[ref]![i] ?? 0), before[i]!);
     }
-    for (const target of task.kind === "reduce" ? task.targets : [task.target]) this.#places[target]!.set(result);
+    for (const target of task.kind === "reduce" ? task.targets : [task.target]) this.#refs[target]!.set(result);
   }
 }
 

@@ -11,7 +11,7 @@ import { isWeighbridgeError, WeighbridgeError } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
 import type { RoundRules } from "../../src/worker/level-one/key-rounds.ts";
 import { LevelOne, levelOneMemory } from "../../src/worker/level-one/level-one.ts";
-import type { KeyPlan, ModelTask, Place, ReduceTask, TaskBackend } from "../../src/worker/level-one/model-backend.ts";
+import type { DataRef, KeyPlan, ModelTask, ReduceTask, TaskBackend } from "../../src/worker/level-one/model-backend.ts";
 import { createMeterMemory } from "../../src/worker/level-one/model-meter.ts";
 
 const DEPTH_MAX = 3;
@@ -60,10 +60,10 @@ export class LevelOneThreads {
   readonly #random: Random;
   readonly #threads: Thread[];
   readonly #plans: readonly KeyPlan[];
-  /** Data that all threads can reach, by their places. */
-  readonly #places: Float32Array[] = [new Float32Array(0)];
-  /** By place: the last push from there. */
-  readonly #pushes = new Map<Place, Push>();
+  /** Data that all threads can reach, by their refs. */
+  readonly #refs: Float32Array[] = [new Float32Array(0)];
+  /** By ref: the last push from there. */
+  readonly #pushes = new Map<DataRef, Push>();
   /** By key, then version. */
   readonly #results: readonly (readonly Float32Array[])[];
   /** By device, then key: whether a pull is open, and whether it has no more to push. */
@@ -114,7 +114,7 @@ export class LevelOneThreads {
 
   /** Places are indexes; arrays of half of the pushes and pulls have none. */
   #backend(threadOf: () => Thread): TaskBackend<Float32Array> {
-    const placed = (data: Float32Array): Place => Math.max(0, this.#places.indexOf(data));
+    const refOfData = (data: Float32Array): DataRef => Math.max(0, this.#refs.indexOf(data));
     return {
       runner: {
         kind: "shares",
@@ -128,12 +128,12 @@ export class LevelOneThreads {
           thread.isInShare = false;
         },
       },
-      placeOf: placed,
+      refOf: refOfData,
       takePush: ({ data, plan, device }) => {
-        const place = placed(data) || this.#place(data.slice());
-        this.#pushes.set(place, { device, key: plan.key, values: data.slice(), round: 0 });
-        this.#taken.push(this.#pushes.get(place)!);
-        return place;
+        const ref = refOfData(data) || this.#ref(data.slice());
+        this.#pushes.set(ref, { device, key: plan.key, values: data.slice(), round: 0 });
+        this.#taken.push(this.#pushes.get(ref)!);
+        return ref;
       },
       copyOut: ({ index }, version, data) => data.set(this.#results[index]![version]!),
       borrowResult: () => new Float32Array(0),
@@ -141,8 +141,8 @@ export class LevelOneThreads {
     };
   }
 
-  #place(data: Float32Array): Place {
-    return this.#places.push(data) - 1;
+  #ref(data: Float32Array): DataRef {
+    return this.#refs.push(data) - 1;
   }
 
   #runShare(task: ModelTask, share: number): void {
@@ -151,18 +151,18 @@ export class LevelOneThreads {
     const each = Math.ceil(LENGTH / this.drawn.shareCount);
     for (let i = share * each; i < Math.min(LENGTH, (share + 1) * each); i++) {
       if (task.kind === "handOut") {
-        this.#places[task.target]![i] = result[i]!;
+        this.#refs[task.target]![i] = result[i]!;
         continue;
       }
-      const sources = task.sources.filter((place) => place !== 0).map((place) => this.#places[place]![i]!);
+      const sources = task.sources.filter((ref) => ref !== 0).map((ref) => this.#refs[ref]![i]!);
       result[i] = sources.reduce((sum, value) => Math.fround(sum + value));
-      for (const target of task.targets) this.#places[target]![i] = result[i]!;
+      for (const target of task.targets) this.#refs[target]![i] = result[i]!;
     }
   }
 
   /** All shares of a round have the same sources, and no source is in two rounds. */
   #note({ plan, round, sources }: ReduceTask): void {
-    const pushes = sources.filter((place) => place !== 0).map((place) => this.#pushes.get(place)!);
+    const pushes = sources.filter((ref) => ref !== 0).map((ref) => this.#pushes.get(ref)!);
     const name = `${plan.key} ${round}`;
     assert.deepEqual(this.rounds.get(name) ?? pushes, pushes, name);
     this.rounds.set(name, pushes);
@@ -252,7 +252,7 @@ export class LevelOneThreads {
     const keys = ready.filter(() => this.#random.chance(0.6));
     const priorities = keys.map(() => this.#random.below(3));
     const data = keys.map(() => Float32Array.from({ length: LENGTH }, () => this.#random.fraction() * 10 ** this.#random.below(6)));
-    for (const each of data) if (this.#random.chance(0.5)) this.#place(each);
+    for (const each of data) if (this.#random.chance(0.5)) this.#ref(each);
     const targets = data.map((each) => (this.#random.chance(0.5) ? each : this.#target()));
     const request = (i: number): { plan: KeyPlan; device: number; priority: number } => ({
       ...{ plan: this.#plans[keys[i]!]!, device, priority: priorities[i]! },
@@ -291,7 +291,7 @@ export class LevelOneThreads {
 
   #target(): Float32Array {
     const target = new Float32Array(LENGTH);
-    if (this.#random.chance(0.5)) this.#place(target);
+    if (this.#random.chance(0.5)) this.#ref(target);
     return target;
   }
 }

@@ -78,8 +78,8 @@ for (const spec of SPECS) {
         for (const [device, each] of data.entries()) for (let i = 0; i < length; i++) each[i] = value(device, round, i);
         const sum = Float32Array.from({ length }, (_, i) => Math.fround(Math.fround(data[0]![i]! + data[1]![i]!) + data[2]![i]!));
         const version = (round & 1) as 0 | 1;
-        const places = data.map((each) => each.byteOffset);
-        const shares = runRound(all, { kind: "reduce", plan, round, version, sources: places, targets: [places[1]!] });
+        const refs = data.map((each) => each.byteOffset);
+        const shares = runRound(all, { kind: "reduce", plan, round, version, sources: refs, targets: [refs[1]!] });
         assert.equal(shares, sharesExpected);
         updater.begin({ step: round, scheduleStep: round - 1, gradientScale: 1, workerRank: undefined, magnitude: 8 });
         updater.updateBlock({ target: values, source: values, slots, rowCount: length }, putFloats(reference, sum));

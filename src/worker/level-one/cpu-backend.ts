@@ -26,7 +26,7 @@ import { LearningRate } from "../../store/updaters/learning-rate.ts";
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import { slotLayoutOf } from "../../store/updaters/slot-layout.ts";
 import { numberOf } from "../../store/updaters/updater.ts";
-import type { HandOutTask, KeyPlan, ModelBackend, Place, PushedData, ReduceTask, ResultVersion, ShareRunner } from "./model-backend.ts";
+import type { DataRef, HandOutTask, KeyPlan, ModelBackend, PushedData, ReduceTask, ResultVersion, ShareRunner } from "./model-backend.ts";
 
 const SHARE_BYTES = 2 ** 20;
 const CHUNK_BYTES = 16_384;
@@ -89,7 +89,7 @@ export class CpuBackend implements ModelBackend<RowArray> {
   readonly #scratch: number;
   readonly #optimizer: { readonly number: OptimizerNumber; readonly slotCount: number; readonly rate: LearningRate } | undefined;
   /** Copies of what devices of this thread pushed (CpuBackend.C1), by key, device and version. */
-  readonly #copies = new Map<string, Place>();
+  readonly #copies = new Map<string, DataRef>();
   /** Arrays that `tensor` gave, by their addresses: how many bytes each takes. */
   readonly #tensors = new Map<number, number>();
 
@@ -169,13 +169,13 @@ export class CpuBackend implements ModelBackend<RowArray> {
     return data;
   }
 
-  placeOf(data: RowArray): Place {
+  refOf(data: RowArray): DataRef {
     return data.buffer === this.#arena.bytes.buffer ? data.byteOffset : 0;
   }
 
-  takePush({ plan, device, data, after }: PushedData<RowArray>, version: ResultVersion): Place {
+  takePush({ plan, device, data, after }: PushedData<RowArray>, version: ResultVersion): DataRef {
     if (after !== undefined) throw badArgument("arrays of the CPU are ready when they are pushed: there is no `after`");
-    const own = this.placeOf(data);
+    const own = this.refOf(data);
     if (own !== 0) return own;
     const name = `${plan.index} ${device} ${version}`;
     const address = this.#copies.get(name) ?? this.#thread.exclusively(() => this.#arena.allocate(plan.length * this.#elementBytes));
@@ -217,7 +217,7 @@ export class CpuBackend implements ModelBackend<RowArray> {
 
   /** Throws BAD_ARGUMENT for an array that `tensor` of this thread did not give, or that was given back. */
   free(data: RowArray): void {
-    const address = this.placeOf(data);
+    const address = this.refOf(data);
     const bytes = this.#tensors.get(address);
     if (bytes === undefined) throw badArgument("free() takes an array that tensor() gave, once");
     this.#tensors.delete(address);
@@ -297,11 +297,11 @@ export class CpuBackend implements ModelBackend<RowArray> {
     this.#arena.module.copy(target + from, this.#addressOf(plan, version) + from, to - from);
   }
 
-  /** Lists the places that are not 0; returns how many there are. One by one: `set` is slow on shared memory. */
-  #list(at: number, places: readonly Place[]): number {
+  /** Lists the refs that are not 0; returns how many there are. One by one: `set` is slow on shared memory. */
+  #list(at: number, refs: readonly DataRef[]): number {
     let next = (this.#scratch + at) / WORD_BYTES;
     const first = next;
-    for (let i = 0; i < places.length; i++) if (places[i] !== 0) this.#arena.words[next++] = places[i] as Place;
+    for (let i = 0; i < refs.length; i++) if (refs[i] !== 0) this.#arena.words[next++] = refs[i] as DataRef;
     return next - first;
   }
 

@@ -2,7 +2,7 @@
 // No decisions: those are key-rounds.ts and task-queue.ts.
 //
 //   record       key | length | facts | complete | there | arrived | open priority | priority of r, at r % 2 | reduce
-//   of a device  push of r: place, round, at r % 2 | last pushed | dropped | pull: state, round, target | hand-out
+//   of a device  push of r: ref, round, at r % 2 | last pushed | dropped | pull: state, round, target | hand-out
 //   work         state | next share | shares done | shares | threads at it | failure | priority | sequence
 //
 // A task is the work of a key's reduce, or of a device's hand-out of it.

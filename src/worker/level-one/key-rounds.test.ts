@@ -30,13 +30,13 @@ class Stage {
   readonly threads: Thread[];
   readonly drawn: Drawn;
   readonly #random: Random;
-  /** By place: what was pushed. */
+  /** By ref: what was pushed. */
   readonly #pushed = new Map<number, number>();
   /** By key: results 0 and 1, share by share. */
   readonly #results: number[][][];
   /** By key, then device. */
   readonly #states: { round: number; isPulling: boolean }[][];
-  #places = 0;
+  #refs = 0;
   readonly #sums = new Map<string, number>();
   pulls = 0;
   failures = 0;
@@ -69,16 +69,16 @@ class Stage {
     const { words, rounds } = this.threads[device + 1]!;
     if (state.isPulling) return;
     const value = this.#random.below(1000) + 1;
-    const place = ++this.#places;
-    this.#pushed.set(place, value);
+    const ref = ++this.#refs;
+    this.#pushed.set(ref, value);
     const priority = this.#random.below(3);
     try {
       words.locked(() => {
         const round = rounds.checkPush(keyIndex, device);
-        rounds.push(keyIndex, device, place, priority);
+        rounds.push(keyIndex, device, ref, priority);
         state.round = round;
         this.#sums.set(`${keyIndex} ${round} ${device}`, value);
-        rounds.pull(keyIndex, device, this.#random.chance(0.5) ? place : 0, priority);
+        rounds.pull(keyIndex, device, this.#random.chance(0.5) ? ref : 0, priority);
         state.isPulling = true;
       });
     } catch (thrown) {
@@ -106,7 +106,7 @@ class Stage {
   #runShare({ rounds }: Thread, { keyIndex, device, share, round }: Claim): void {
     if (device >= 0) return;
     const sources = rounds.sourcesOf(keyIndex, round);
-    this.#results[keyIndex]![round & 1]![share] = sources.reduce((sum, place) => sum + (this.#pushed.get(place) ?? 0), 0);
+    this.#results[keyIndex]![round & 1]![share] = sources.reduce((sum, ref) => sum + (this.#pushed.get(ref) ?? 0), 0);
   }
 
   #exchange(): void {

@@ -117,12 +117,12 @@ export class KeyRounds {
     return open;
   }
 
-  push(keyIndex: number, device: number, place: number, priority: number): void {
+  push(keyIndex: number, device: number, ref: number, priority: number): void {
     const words = this.#words;
     const round = this.checkPush(keyIndex, device);
     const at = this.#model.keyAt(keyIndex);
     const own = this.#records.deviceAt(keyIndex, device);
-    words[own + DEVICE.source + (round & 1)] = place;
+    words[own + DEVICE.source + (round & 1)] = ref;
     words[own + DEVICE.sourceRound + (round & 1)] = round;
     words[own + DEVICE.pushed] = round;
     words[own + DEVICE.dropped] = 0;
@@ -207,7 +207,7 @@ export class KeyRounds {
   roundInHand(keyIndex: number): { readonly round: number; readonly priority: number; readonly deviceCount: number } {
     const at = this.#model.keyAt(keyIndex);
     const round = (this.#words[at + RECORD.there] as number) + 1;
-    const deviceCount = this.sourcesOf(keyIndex, round).filter((place) => place !== 0).length;
+    const deviceCount = this.sourcesOf(keyIndex, round).filter((ref) => ref !== 0).length;
     return { round, priority: this.#words[at + RECORD.roundPriority + (round & 1)] as number, deviceCount };
   }
 

@@ -196,7 +196,7 @@ export class LevelOne<Data extends object = object> {
       this.#loop.schedule();
       return;
     }
-    const taken = this.#taken; // rounds, then places
+    const taken = this.#taken; // rounds, then refs
     this.words.locked(() => {
       for (let i = 0; i < requests.length; i++) {
         const { plan, device } = requests[i] as PushRequest<Data>;
@@ -234,7 +234,7 @@ export class LevelOne<Data extends object = object> {
       if (!isFolded)
         for (const request of requests) {
           const { plan, device, data, priority } = request;
-          this.#rounds.pull(plan.index, device, backend.placeOf(data), priority);
+          this.#rounds.pull(plan.index, device, backend.refOf(data), priority);
           this.#pulls.add(request);
         }
       if (requests[0] !== undefined) this.meter.countPulls(requests[0].device, requests.length);

@@ -300,10 +300,10 @@ export class ListRounds<Data extends object> {
     const { rounds, backend } = this.#parts;
     for (const [device, requests = []] of pushes.entries())
       if (hasPushed[device] === true)
-        for (const { plan, data, priority } of requests) rounds.push(plan.index, device, backend.placeOf(data), priority);
+        for (const { plan, data, priority } of requests) rounds.push(plan.index, device, backend.refOf(data), priority);
     for (const [device, each] of pulls.entries())
       if (hasPulled[device] === true)
-        for (const { plan, data, priority } of each?.requests ?? []) rounds.pull(plan.index, device, backend.placeOf(data), priority);
+        for (const { plan, data, priority } of each?.requests ?? []) rounds.pull(plan.index, device, backend.refOf(data), priority);
   }
 
   /** Undefined if the backend cannot have it, or data of the list were freed. */
@@ -324,8 +324,8 @@ export class ListRounds<Data extends object> {
     const { backend } = this.#parts;
     return (pushes[0] ?? []).map(({ plan }, i) => {
       const round = (firstRounds[i] as number) + roundCount + 1;
-      const sources = pushes.map((requests = []) => backend.placeOf((requests[i] as PushRequest<Data>).data));
-      const targets = pulls.map((each) => backend.placeOf(((each as PullList<Data>).requests[i] as PullRequest<Data>).data));
+      const sources = pushes.map((requests = []) => backend.refOf((requests[i] as PushRequest<Data>).data));
+      const targets = pulls.map((each) => backend.refOf(((each as PullList<Data>).requests[i] as PullRequest<Data>).data));
       return { kind: "reduce", plan, round, version: versionOf(round), sources, targets };
     });
   }

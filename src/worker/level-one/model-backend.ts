@@ -18,7 +18,7 @@ import type { RowArray, RowElement } from "../../kernel/row-element.ts";
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
 
 /** Names data that all who compute can reach: an address (CPU), an entry of a backend's table (CUDA). 0 is none. */
-export type Place = number;
+export type DataRef = number;
 
 /** One of the two results of a key. */
 export type ResultVersion = 0 | 1;
@@ -52,9 +52,9 @@ export type ReduceTask = {
   /** The result to write. The other one is that of the round before: with a built-in updater, the weights. */
   readonly version: ResultVersion;
   /** What was pushed, in the order of devices. 0 for a device that has ended: it adds nothing, its rows are zeros. */
-  readonly sources: readonly Place[];
+  readonly sources: readonly DataRef[];
   /** Pulls that the task serves as well; the result is kept all the same. */
-  readonly targets: readonly Place[];
+  readonly targets: readonly DataRef[];
 };
 
 /** A pull of one device whose result is there. */
@@ -64,7 +64,7 @@ export type HandOutTask = {
   readonly version: ResultVersion;
   /** The position of the device. */
   readonly device: number;
-  readonly target: Place;
+  readonly target: DataRef;
 };
 
 export type ModelTask = ReduceTask | HandOutTask;
@@ -90,7 +90,7 @@ export type BatchRunner = {
    */
   runBatch(tasks: readonly ModelTask[], prepared?: readonly PreparedTasks[]): Promise<void>;
   /**
-   * For rounds of these keys that will come again with the same places: what `runBatch` takes instead of the tasks, of
+   * For rounds of these keys that will come again with the same refs: what `runBatch` takes instead of the tasks, of
    * keys that no other task of the batch has. Undefined: it has nothing for them. Throws what `runBatch` would reject
    * with.
    */
@@ -107,7 +107,7 @@ export type PreparedTasks = {
 /** What level 1 needs of a backend. */
 export type TaskBackend<Data extends object = object> = Pick<
   ModelBackend<Data>,
-  "runner" | "placeOf" | "takePush" | "copyOut" | "borrowResult" | "returnResult"
+  "runner" | "refOf" | "takePush" | "copyOut" | "borrowResult" | "returnResult"
 >;
 
 /** `Data` is what users push and pull into: a typed array, a device tensor. */
@@ -138,14 +138,14 @@ export interface ModelBackend<Data extends object = object> {
   /** What the data hold: themselves, or a copy on the host. */
   valuesOf(data: Data): RowArray | Promise<RowArray>;
   /** Where the data lie; 0 for data that only the caller's thread can reach. */
-  placeOf(data: Data): Place;
+  refOf(data: Data): DataRef;
   /**
-   * Takes what a device pushes. Returns the place of the data themselves, or that of a copy, of which there are two for
+   * Takes what a device pushes. Returns the ref of the data themselves, or that of a copy, of which there are two for
    * each device and key, by the version of the round's result. `after` is what must have happened before they are
    * read, in the backend's words (a stream or an event); undefined: nothing.
    */
-  takePush(push: PushedData<Data>, version: ResultVersion): Place;
-  /** For data without a place: copies a result into them, in this call. */
+  takePush(push: PushedData<Data>, version: ResultVersion): DataRef;
+  /** For data without a ref: copies a result into them, in this call. */
   copyOut(plan: KeyPlan, version: ResultVersion, data: Data): void;
   /**
    * A result as a typed array, for level 2 and users' updaters: the result itself, or a copy on the host that

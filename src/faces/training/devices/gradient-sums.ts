@@ -14,7 +14,7 @@ import { ElementType } from "../../../kernel/elements.ts";
 import { type ReduceKernels, simdReduceKernels } from "../../../kernel/reduce-kernels.ts";
 import { PRODUCT } from "../../../nn/layer-kernels.ts";
 import type { Workspace } from "../../../nn/workspace.ts";
-import type { KeyPlan, Place, ShareRunner, TaskBackend } from "../../../worker/level-one/model-backend.ts";
+import type { DataRef, KeyPlan, ShareRunner, TaskBackend } from "../../../worker/level-one/model-backend.ts";
 import { GradientFactors, type ProductShape } from "./gradient-factors.ts";
 
 const SHARE_BYTES = 2 ** 17;
@@ -23,7 +23,7 @@ const WORD_BYTES = 4;
 const TILE_ROWS = 4;
 const JOB_BYTES = 64;
 /** Gradients are found by their addresses: level 1 only has to know that something was pushed. */
-const PUSHED: Place = 1;
+const PUSHED: DataRef = 1;
 
 /** Plain data: it can be posted to another thread. */
 export type GradientSpans = {
@@ -94,11 +94,11 @@ export class GradientSums implements TaskBackend<Float32Array> {
     };
   }
 
-  takePush(): Place {
+  takePush(): DataRef {
     return PUSHED;
   }
 
-  placeOf(): Place {
+  refOf(): DataRef {
     return PUSHED;
   }
 
