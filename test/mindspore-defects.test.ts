@@ -80,13 +80,13 @@ test("defects 11 and 12, an HTTP interface that goes on after an error: a malfor
   const status: StatusReply = { job: "job-1", phase: "forming", serverCount: 2, workerCount: 1, uptimeMs: 5, nodes: [], waiting: [] };
   const report: ScalingReport = { wishedCount: 2, shares: [], queued: [], ended: [] };
   const asked: unknown[] = [];
-  const ask = async (request: unknown): Promise<number> => {
-    asked.push(request);
+  const request = async (change: unknown): Promise<number> => {
+    asked.push(change);
     throw new WeighbridgeError("NO_ROUTE", "the cluster is not ready", { retryable: true });
   };
   const nothing = (): never => assert.fail("this was not asked for");
-  const workers = { ask: nothing, check: nothing };
-  const job = { status: () => status, scaling: { ask }, workers, rollBack: nothing, scalingReport: () => report };
+  const workers = { request: nothing, check: nothing };
+  const job = { status: () => status, scaling: { request }, workers, rollBack: nothing, scalingReport: () => report };
   const server = await serveManagement(0, job);
   const at = (path: string): string => `http://127.0.0.1:${server.port}${path}`;
   try {

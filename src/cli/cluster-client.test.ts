@@ -9,7 +9,7 @@ import { isWeighbridgeError } from "../base/errors.ts";
 import { exitCodeFor, USAGE_EXIT_CODE } from "../node/launcher/process-errors.ts";
 import { realClock } from "../node/real-clock.ts";
 import { SocketTransport } from "../node/transport/socket-transport.ts";
-import { askStatus } from "./cluster-client.ts";
+import { fetchStatus } from "./cluster-client.ts";
 
 test("asked of an HTTP server, it says that this is no Weighbridge scheduler", async () => {
   const server = createServer().listen(0, "127.0.0.1");
@@ -17,7 +17,7 @@ test("asked of an HTTP server, it says that this is no Weighbridge scheduler", a
   const address = `tcp://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const clock = realClock();
   try {
-    await assert.rejects(askStatus({ address, deadlineMs: 3000, clock, transport: new SocketTransport({ clock }) }), {
+    await assert.rejects(fetchStatus({ address, deadlineMs: 3000, clock, transport: new SocketTransport({ clock }) }), {
       code: "SCHEDULER_UNREACHABLE",
       message: /^what listens at tcp:\S+ is no Weighbridge scheduler: it answers "HTTP\/1\.1 400 Bad Request"; point /,
     });
@@ -29,7 +29,7 @@ test("asked of an HTTP server, it says that this is no Weighbridge scheduler", a
 test("asked of a host that does not exist, the command ends as with any other mistake in a configuration", async () => {
   const clock = realClock();
   const address = "tcp://scheduler.invalid:9700";
-  await assert.rejects(askStatus({ address, deadlineMs: 3000, clock, transport: new SocketTransport({ clock }) }), (error) => {
+  await assert.rejects(fetchStatus({ address, deadlineMs: 3000, clock, transport: new SocketTransport({ clock }) }), (error) => {
     assert.equal(exitCodeFor(error), USAGE_EXIT_CODE);
     return isWeighbridgeError(error, "SCHEDULER_UNREACHABLE");
   });

@@ -16,7 +16,7 @@ import { loadConfig } from "../node/config/config.ts";
 import { schedulerAddresses } from "../node/config/node-addresses.ts";
 import { realClock } from "../node/real-clock.ts";
 import { SocketTransport } from "../node/transport/socket-transport.ts";
-import { ask, callFunction } from "../peer/call-function.ts";
+import { callFunction, callJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/request-assembly.ts";
@@ -90,7 +90,7 @@ function stayListed(scheduler: Channel, { command, clock }: ClusterRequest): () 
     if (everyMs > 0 && !isOver) cancel = clock.after(everyMs, say);
   };
   const say = (): void => {
-    ask(scheduler, toolHere, notice, clock).then(
+    callJson(scheduler, toolHere, notice, clock).then(
       ({ heartbeatIntervalMs }) => again(heartbeatIntervalMs),
       // an older scheduler lists no tools
       (thrown: unknown) => again(isWeighbridgeError(thrown, "UNKNOWN_FUNCTION") ? 0 : LIST_AGAIN_MS),
@@ -128,7 +128,7 @@ async function findScheduler({
   const problems: unknown[] = [];
   for (const address of addresses) {
     try {
-      return { address, status: await askStatus({ address, deadlineMs: findMs, transport, clock }) };
+      return { address, status: await fetchStatus({ address, deadlineMs: findMs, transport, clock }) };
     } catch (thrown) {
       problems.push(thrown);
     }
@@ -144,7 +144,7 @@ export type StatusRequest = {
 };
 
 /** Throws SCHEDULER_UNREACHABLE: at once when nothing listens there, after `deadlineMs` when it is not a scheduler. */
-export async function askStatus({ address, deadlineMs, transport, clock }: StatusRequest): Promise<StatusReply> {
+export async function fetchStatus({ address, deadlineMs, transport, clock }: StatusRequest): Promise<StatusReply> {
   const peer = new Peer({ transport, clock, log: SILENT_LOG, readBuffers: new PlainReadBuffers(), connectDeadlineMs: deadlineMs });
   const failed = new Deferred<never>();
   peer.events = {
@@ -153,7 +153,7 @@ export async function askStatus({ address, deadlineMs, transport, clock }: Statu
   };
   try {
     const scheduler = peer.dial(SCHEDULER_ID, address, 0);
-    return await Promise.race([ask(scheduler, STATUS, {}, clock, { deadlineMs }), failed.promise]);
+    return await Promise.race([callJson(scheduler, STATUS, {}, clock, { deadlineMs }), failed.promise]);
   } catch (thrown) {
     if (!isWeighbridgeError(thrown, "DEADLINE")) throw thrown;
     throw unreachable(address, `something listens there, but it did not answer as a scheduler within ${deadlineMs} ms`);

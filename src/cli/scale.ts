@@ -6,7 +6,7 @@ import type { Clock } from "../base/clock.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { scalingAsk, scalingEnded, scalingReport, scalingRollBack, scalingWorkers } from "../contracts/scaling.ts";
 import { duration } from "../node/config/value-kind.ts";
-import { ask } from "../peer/call-function.ts";
+import { callJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { ScalingEnd, ScalingReport } from "../wire/scaling.ts";
 import { addClusterFlags, type ClusterRequest, clusterRequest, type FoundScheduler, withScheduler } from "./cluster-client.ts";
@@ -78,7 +78,7 @@ async function scaleWorkers(
   { scheduler }: FoundScheduler,
   wish: { readonly to: number; readonly timeoutMs: number | undefined },
 ): Promise<boolean> {
-  let report = await ask(scheduler, scalingWorkers, wish, clock, { deadlineMs });
+  let report = await callJson(scheduler, scalingWorkers, wish, clock, { deadlineMs });
   for (let shown = ""; ; ) {
     const line = workersText({ ...report, waitMs: undefined }); // which changes with every look
     if (line !== shown) process.stdout.write(`${line}\n`);
@@ -89,7 +89,7 @@ async function scaleWorkers(
       return ended.outcome === "done";
     }
     await sleep(LOOK_EVERY_MS);
-    const { workers } = await ask(scheduler, scalingReport, {}, clock, { deadlineMs: ANSWER_MS_MAX }).catch((thrown: unknown) => {
+    const { workers } = await callJson(scheduler, scalingReport, {}, clock, { deadlineMs: ANSWER_MS_MAX }).catch((thrown: unknown) => {
       throw isWeighbridgeError(thrown, "DEADLINE") ? goneError("the workers changed", thrown) : thrown;
     });
     report = workers ?? report;
@@ -101,7 +101,7 @@ async function scaleTo(
   { scheduler }: FoundScheduler,
   wish: { readonly to: number; readonly timeoutMs: number | undefined },
 ): Promise<ScalingEnd> {
-  const { number } = await ask(scheduler, scalingAsk, wish, clock, { deadlineMs });
+  const { number } = await callJson(scheduler, scalingAsk, wish, clock, { deadlineMs });
   return await Promise.race([ended(scheduler, clock, number), showProgress(scheduler, clock, number)]);
 }
 
@@ -109,7 +109,7 @@ async function scaleTo(
 async function ended(scheduler: Channel, clock: Clock, number: number): Promise<ScalingEnd> {
   for (;;) {
     try {
-      return await ask(scheduler, scalingEnded, { number }, clock);
+      return await callJson(scheduler, scalingEnded, { number }, clock);
     } catch (thrown) {
       if (!isWeighbridgeError(thrown) || !(thrown.retryable || thrown.code === "NODE_DEAD" || thrown.code === "LINK_LOST")) throw thrown;
       await sleep(LOOK_EVERY_MS);
@@ -121,7 +121,7 @@ async function ended(scheduler: Channel, clock: Clock, number: number): Promise<
 async function showProgress(scheduler: Channel, clock: Clock, number: number): Promise<never> {
   let shown = "";
   for (;;) {
-    const report = await ask(scheduler, scalingReport, {}, clock, { deadlineMs: ANSWER_MS_MAX }).catch((thrown: unknown) => {
+    const report = await callJson(scheduler, scalingReport, {}, clock, { deadlineMs: ANSWER_MS_MAX }).catch((thrown: unknown) => {
       throw isWeighbridgeError(thrown, "DEADLINE") ? goneError(`change ${number} was under way`, thrown) : thrown;
     });
     const line = lineOf(report, number);
@@ -145,7 +145,7 @@ function lineOf({ current }: ScalingReport, number: number): string {
 
 /** Throws BAD_REQUEST if there is nothing to take back. */
 async function rollBack({ clock }: ClusterRequest, { scheduler }: FoundScheduler): Promise<true> {
-  const { number, workerCount } = await ask(scheduler, scalingRollBack, {}, clock, { deadlineMs: ROLL_BACK_MS_MAX });
+  const { number, workerCount } = await callJson(scheduler, scalingRollBack, {}, clock, { deadlineMs: ROLL_BACK_MS_MAX });
   if (number !== undefined) process.stdout.write(`${endText({ number, outcome: "rolledBack" })}\n`);
   if (workerCount !== undefined) process.stdout.write(`${workersEndText({ outcome: "rolledBack", reason: backTo(workerCount) })}\n`);
   return true;

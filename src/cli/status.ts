@@ -2,7 +2,7 @@
 
 import { Command } from "commander";
 import { scalingReport } from "../contracts/scaling.ts";
-import { ask } from "../peer/call-function.ts";
+import { callJson } from "../peer/call-function.ts";
 import type { StatusEntry, StatusReply, WaitingEntry } from "../wire/control.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { ScalingReport } from "../wire/scaling.ts";
@@ -50,7 +50,7 @@ async function clusterStatus(
   { clock, findMs }: ClusterRequest,
   { scheduler, address, status }: FoundScheduler,
 ): Promise<{ readonly address: string; readonly reply: ClusterStatus }> {
-  const scaling = ask(scheduler, scalingReport, {}, clock, { deadlineMs: findMs });
+  const scaling = callJson(scheduler, scalingReport, {}, clock, { deadlineMs: findMs });
   // An older scheduler knows none.
   return { address, reply: { ...status, scaling: await scaling.catch(() => undefined) } };
 }
@@ -149,7 +149,7 @@ function nodeRow(entry: StatusEntry): TextRow {
 
 const MISSING = "missing";
 
-/** Of a standby. The place of one that took over, or was given up, is free. */
+/** Of a standby. The slot of one that took over, or was given up, is free. */
 function standbyState({ state, linked, isFilling = false }: StatusEntry): string {
   if (state !== "alive") return MISSING;
   return `${isFilling ? "is filled" : "stands by"}${linked ? "" : ", no link"}`;

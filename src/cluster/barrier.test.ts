@@ -139,7 +139,7 @@ test("entries that outlive deaths pass when the dead count as having left (Barri
   assert.deepEqual(texts(barriers.review()), ["9:1"]);
 });
 
-test("the entry of a node that died is gone, even one that outlives deaths: whoever takes its place enters by itself (Barrier.B3)", () => {
+test("the entry of a node that died is gone, even one that outlives deaths: whoever takes its slot enters by itself (Barrier.B3)", () => {
   const { states, barriers, enter } = cluster();
   assert.deepEqual(enter(9, { outlivesDeaths: true }), []);
   states.set(9, "dead");
@@ -157,7 +157,7 @@ test("the death of a node outside the group changes nothing", () => {
   assert.deepEqual(enter(11), ["9:1", "11:1"]);
 });
 
-test("a place that was taken over fails those who waited for its old incarnation, and forgets its entry", () => {
+test("a slot that was taken over fails those who waited for its old incarnation, and forgets its entry", () => {
   const { barriers, enter } = cluster([1, 9, 11, 13]);
   enter(9);
   enter(11);
@@ -175,7 +175,7 @@ test("who has left does not count (Barrier.B2)", () => {
   assert.deepEqual(texts(barriers.review()), ["9:1", "11:1"]);
 });
 
-test("the entry of who left is gone: whoever gets its place has to enter by itself", () => {
+test("the entry of who left is gone: whoever gets its slot has to enter by itself", () => {
   const { states, barriers, enter } = cluster([1, 9, 11, 13]);
   enter(13);
   states.set(13, "left");
@@ -223,7 +223,7 @@ test("after a restart of the scheduler, a member that says it passed a round let
   assert.deepEqual(enter(9, { round: 6 }), ["9:6"]);
 });
 
-test("who is no member, or has no place, is turned away, and so are groups and customers that cannot be", () => {
+test("who is no member, or has no slot, is turned away, and so are groups and customers that cannot be", () => {
   const { states, enter } = cluster();
   const thrown = (code: "BAD_ARGUMENT" | "NO_ROUTE") => (error: unknown) => isWeighbridgeError(error, code);
   assert.throws(() => enter(8), thrown("BAD_ARGUMENT"));

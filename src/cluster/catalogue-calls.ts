@@ -23,27 +23,29 @@ export class CatalogueCalls {
     this.#clock = clock;
   }
 
-  /** Makes or opens parameters by their specs in JSON. Throws SPEC_MISMATCH, CATALOGUE_FULL, and what `#ask` throws. */
+  /**
+   * Makes or opens parameters by their specs in JSON. Throws SPEC_MISMATCH, CATALOGUE_FULL, and what `#call` throws.
+   */
   async open(specs: readonly string[], what: string, wait: WaitOptions = {}): Promise<readonly NumberedParameter[]> {
     const numbered: NumberedParameter[] = [];
-    for (const page of pagesOf(specs)) numbered.push(...(await this.#ask(catalogueOpen, { specs: page }, what, wait)).parameters);
+    for (const page of pagesOf(specs)) numbered.push(...(await this.#call(catalogueOpen, { specs: page }, what, wait)).parameters);
     return numbered;
   }
 
-  /** Numbers for names that are to be made later, or are made. Throws CATALOGUE_FULL, and what `#ask` throws. */
+  /** Numbers for names that are to be made later, or are made. Throws CATALOGUE_FULL, and what `#call` throws. */
   async reserve(names: readonly string[], what: string, wait: WaitOptions = {}): Promise<readonly NumberedParameter[]> {
     const numbered: NumberedParameter[] = [];
-    for (const page of pagesOf(names)) numbered.push(...(await this.#ask(catalogueReserve, { names: page }, what, wait)).parameters);
+    for (const page of pagesOf(names)) numbered.push(...(await this.#call(catalogueReserve, { names: page }, what, wait)).parameters);
     return numbered;
   }
 
   /** The entry of a name; undefined if the name is unknown. */
   async find(name: string, what: string, wait: WaitOptions = {}): Promise<CatalogueEntry | undefined> {
-    return (await this.#ask(catalogueFind, { name }, what, wait)).entry;
+    return (await this.#call(catalogueFind, { name }, what, wait)).entry;
   }
 
   async clear(name: string, edition: number, what: string, wait: WaitOptions = {}): Promise<void> {
-    await this.#ask(catalogueClear, { name, edition }, what, wait);
+    await this.#call(catalogueClear, { name, edition }, what, wait);
   }
 
   /** All that are made, by number. */
@@ -51,33 +53,33 @@ export class CatalogueCalls {
     const listed: CatalogueEntry[] = [];
     for (;;) {
       const after = listed.at(-1)?.number ?? 0;
-      const { entries, isLast } = await this.#ask(catalogueList, { after }, "list the parameters", wait);
+      const { entries, isLast } = await this.#call(catalogueList, { after }, "list the parameters", wait);
       listed.push(...entries);
       if (isLast || entries.length === 0) return listed;
     }
   }
 
   /** Waits for a scheduler that is away; then sends the request unless the caller's time is over. */
-  async #askLater<Q, R>(fn: JsonContract<Q, R>, body: Q, { deadlineMs = Infinity, signal }: WaitOptions): Promise<R> {
+  async #callLater<Q, R>(fn: JsonContract<Q, R>, body: Q, { deadlineMs = Infinity, signal }: WaitOptions): Promise<R> {
     const untilMs = this.#clock.nowMs() + deadlineMs;
     await this.#membership.schedulerBack();
     // nobody waits for it
     if (signal?.aborted === true || this.#clock.nowMs() >= untilMs) return await new Promise<never>(() => {});
-    return await this.#membership.ask(fn, body);
+    return await this.#membership.callScheduler(fn, body);
   }
 
   /**
    * Throws SCHEDULER_UNREACHABLE or DEADLINE, both with the scheduler's address and what it was to do, and what the
    * scheduler throws.
    */
-  async #ask<Q, R>(fn: JsonContract<Q, R>, body: Q, what: string, wait: WaitOptions): Promise<R> {
+  async #call<Q, R>(fn: JsonContract<Q, R>, body: Q, what: string, wait: WaitOptions): Promise<R> {
     checkWait(wait);
     const membership = this.#membership;
     const { schedulerAddress } = membership;
     try {
       // Nothing is sent to a scheduler that is away: it would answer when nobody waits any more, and make what nobody
       // wants.
-      const asked = membership.isSchedulerAway ? this.#askLater(fn, body, wait) : membership.ask(fn, body);
+      const asked = membership.isSchedulerAway ? this.#callLater(fn, body, wait) : membership.callScheduler(fn, body);
       return await waitFor(asked, `the scheduler at ${schedulerAddress} to ${what}`, this.#clock, wait);
     } catch (thrown) {
       if (!isWeighbridgeError(thrown, "DEADLINE") || !membership.isSchedulerAway) throw thrown;

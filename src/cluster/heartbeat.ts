@@ -9,7 +9,7 @@ import type { CancelTimer, Clock } from "../base/clock.ts";
 import { reasonOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { HEARTBEAT } from "../contracts/control.ts";
-import { ask } from "../peer/call-function.ts";
+import { callJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { HeartbeatRequest } from "../wire/control.ts";
 import type { RegisterReply } from "../wire/register.ts";
@@ -77,7 +77,7 @@ export class Heartbeat {
     const answered = (): void => {
       this.#sentAtMs = undefined;
     };
-    ask(channel, HEARTBEAT, this.#options.body?.() ?? {}, clock)
+    callJson(channel, HEARTBEAT, this.#options.body?.() ?? {}, clock)
       .finally(answered)
       .catch((error: unknown) => {
         log.debug("a heartbeat failed", { reason: reasonOf(error) });

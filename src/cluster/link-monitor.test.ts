@@ -7,7 +7,7 @@ import type { Clock } from "../base/clock.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { jsonContract } from "../contracts/contract.ts";
 import type { HEARTBEAT } from "../contracts/control.ts";
-import { ask, serveJson } from "../peer/call-function.ts";
+import { callJson, serveJson } from "../peer/call-function.ts";
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/request-assembly.ts";
 import { SimClock } from "../testing/sim-clock.ts";
@@ -51,7 +51,7 @@ async function parked({ watchClock = (clock) => clock, isSchedulerAway = () => f
   await clock.advance(100);
   const failures: string[] = [];
   watch(worker, watchClock(clock)).start(rules);
-  const call = (): void => void ask(channel, SLOW, {}, clock).catch((error: Error) => failures.push(error.message));
+  const call = (): void => void callJson(channel, SLOW, {}, clock).catch((error: Error) => failures.push(error.message));
   return { clock, network, worker, channel, failures, call };
 }
 

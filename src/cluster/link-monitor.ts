@@ -22,7 +22,7 @@
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { HEARTBEAT } from "../contracts/control.ts";
-import { ask, serveJson } from "../peer/call-function.ts";
+import { callJson, serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Link } from "../transport/transport.ts";
@@ -144,19 +144,19 @@ export class LinkMonitor {
       return;
     }
     silence.count(link);
-    if (link !== undefined) this.#ask(channel, silence);
+    if (link !== undefined) this.#probe(channel, silence);
     if (link !== undefined && this.#isReached(silence.linkTicks, this.#timeoutMs)) this.#giveUpLink(channel, link, silence);
     this.#judge(channel, silence);
   }
 
   /** LinkMonitor.A2 */
-  #ask(channel: Channel, silence: Silence): void {
+  #probe(channel: Channel, silence: Silence): void {
     if (silence.isProbing) return;
     silence.isProbing = true;
     const ended = (): void => {
       silence.isProbing = false;
     };
-    ask(channel, HEARTBEAT, {}, this.#options.clock).then(ended, ended); // a failure is an answer, too
+    callJson(channel, HEARTBEAT, {}, this.#options.clock).then(ended, ended); // a failure is an answer, too
   }
 
   #giveUpLink(channel: Channel, link: Link, silence: Silence): void {

@@ -18,7 +18,7 @@ import type { Log } from "../base/log.ts";
 import { randomToken } from "../base/random.ts";
 import type { JsonContract } from "../contracts/contract.ts";
 import { BARRIER, LEAVE, PLACEMENT, REGISTER } from "../contracts/control.ts";
-import { ask } from "../peer/call-function.ts";
+import { callJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import { checkMember } from "../peer/hello-rules.ts";
 import type { Peer } from "../peer/peer.ts";
@@ -185,8 +185,8 @@ export class Membership {
   }
 
   /** Gets the scheduler's placement and adopts it if newer; waits for a scheduler that is away (Membership.M1). */
-  async askPlacement(): Promise<void> {
-    const { placement } = await this.ask(PLACEMENT, {});
+  async fetchPlacement(): Promise<void> {
+    const { placement } = await this.callScheduler(PLACEMENT, {});
     if (placement !== undefined) this.adoptPlacement(placement);
   }
 
@@ -226,7 +226,7 @@ export class Membership {
       };
       this.#heartbeat = new Heartbeat({ channel, clock, log, failed, body: () => this.memory.heartbeat() });
       this.#roster.listen(() => this.#checkReplaced());
-      this.#barriers = new BarrierClient({ clock, isLate: reply.recovery, enter: (request) => this.ask(BARRIER, request) });
+      this.#barriers = new BarrierClient({ clock, isLate: reply.recovery, enter: (request) => this.callScheduler(BARRIER, request) });
       this.#settleIn(reply);
     } catch (thrown) {
       const error = asError(thrown, "BAD_REQUEST");
@@ -265,9 +265,9 @@ export class Membership {
   }
 
   /** Calls the scheduler; waits for one that is away (Membership.M1). */
-  async ask<Q, R>(fn: JsonContract<Q, R>, body: Q): Promise<R> {
+  async callScheduler<Q, R>(fn: JsonContract<Q, R>, body: Q): Promise<R> {
     if (this.#fatal !== undefined) throw this.#fatal;
-    return await this.#calls.ask(this.#channel, fn, body);
+    return await this.#calls.call(this.#channel, fn, body);
   }
 
   /**
@@ -280,7 +280,7 @@ export class Membership {
     if (this.#registration === undefined || this.#fatal !== undefined || this.#leaving !== undefined) return;
     this.#leaving = new Deferred();
     try {
-      const left = Promise.race([this.ask(LEAVE, request), this.#leaving.promise]);
+      const left = Promise.race([this.callScheduler(LEAVE, request), this.#leaving.promise]);
       await waitFor(left, "the scheduler to let this node go", this.#options.clock, wait);
     } catch (thrown) {
       this.#options.log.warn("the scheduler does not know that this node left", { reason: reasonOf(thrown) });
@@ -372,7 +372,7 @@ export class Membership {
     const role = resume === undefined ? this.#options.role : roleOf(resume.node); // a standby may have taken over
     const { token, packageVersion: version } = this.#options.peer;
     const node = { role, rank, address: this.address, serverCount, workerCount, label, token, packageVersion: version || undefined };
-    return ask(channel, REGISTER, { ...node, resume, copy, returns }, this.#options.clock);
+    return callJson(channel, REGISTER, { ...node, resume, copy, returns }, this.#options.clock);
   }
 
   #watchStart(): void {

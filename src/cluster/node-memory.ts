@@ -48,9 +48,9 @@ export class NodeMemory {
   }
 
   /** Reports the catalogue to the scheduler, page by page, once it has resumed the node. Failures are logged. */
-  reportCatalogue(membership: Pick<Membership, "ask">, log: Log): void {
+  reportCatalogue(membership: Pick<Membership, "callScheduler">, log: Log): void {
     for (const page of cataloguePages(this.catalogue.entries())) {
-      membership.ask(catalogueTell, page).catch((thrown: unknown) => {
+      membership.callScheduler(catalogueTell, page).catch((thrown: unknown) => {
         log.warn("the scheduler did not learn which parameters this node knows", { reason: reasonOf(thrown) });
       });
     }

@@ -7,7 +7,7 @@
 //
 // Invariants:
 //   PlacementHold.A1. `prepared` resolves when all that had begun is over: of a worker, when servers have answered
-//       every clock announcement that has left it.
+//       every clock message that has left it.
 //   PlacementHold.A2. Neither a scheduler that dies nor an abandoned change holds a node for longer than holdMs.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";

@@ -17,7 +17,7 @@ import type { Log } from "../base/log.ts";
 import type { JsonContract } from "../contracts/contract.ts";
 import { ABORT, REGISTER, ROSTER, STATUS } from "../contracts/control.ts";
 import type { Call } from "../peer/call.ts";
-import { ask, serveJson } from "../peer/call-function.ts";
+import { callJson, serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import { SCHEDULER_ID } from "../wire/node-id.ts";
@@ -55,10 +55,10 @@ export class SchedulerCalls {
     return this.#resuming !== undefined;
   }
 
-  async ask<Q, R>(channel: Channel | undefined, fn: JsonContract<Q, R>, body: Q): Promise<R> {
+  async call<Q, R>(channel: Channel | undefined, fn: JsonContract<Q, R>, body: Q): Promise<R> {
     while (this.#resuming !== undefined) await this.#resuming.promise; // SchedulerCalls.C1
     assert(channel !== undefined, "join comes first");
-    return await ask(channel, fn, body, this.#options.clock);
+    return await callJson(channel, fn, body, this.#options.clock);
   }
 
   /** Resolves when the scheduler can be called; rejects when what waits for it fails. */
@@ -157,7 +157,7 @@ export async function missingNodes(
 ): Promise<string> {
   if (scheduler?.link === undefined || scheduler.ended !== undefined) return "";
   try {
-    const { phase, waiting, nodes, leaving, ...counts } = await ask(scheduler, STATUS, {}, clock, { deadlineMs: STATUS_DEADLINE_MS });
+    const { phase, waiting, nodes, leaving, ...counts } = await callJson(scheduler, STATUS, {}, clock, { deadlineMs: STATUS_DEADLINE_MS });
     if (at === "end") return leaving === undefined ? "" : missingAtEnd(nodes, leaving);
     return phase === "forming" ? missingText(counts, waiting) : "";
   } catch (thrown) {

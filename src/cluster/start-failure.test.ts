@@ -1,4 +1,4 @@
-// start-failure.test — Goal: a node that cannot take its place is waited for by nobody, and is itself not kept from
+// start-failure.test — Goal: a node that cannot take its slot is waited for by nobody, and is itself not kept from
 // ending.
 
 import assert from "node:assert/strict";
@@ -33,7 +33,7 @@ test("while a cluster forms everybody ends with the reason, those that come a li
   assert.ok(cluster.clock.nowMs() < 4000, `it took ${cluster.clock.nowMs()} ms`);
 });
 
-test("a cluster that is complete goes on, and the place stays free for another", async () => {
+test("a cluster that is complete goes on, and the slot stays free for another", async () => {
   const cluster = new ControlCluster();
   const { scheduler, workers } = await cluster.formed();
   cluster.network.crash("s1");
@@ -101,7 +101,7 @@ for (const [what, answer, code, says] of [
   });
 }
 
-test("a node that has its place goes on when something else listens at the scheduler's address, until the scheduler is back", async () => {
+test("a node that has its slot goes on when something else listens at the scheduler's address, until the scheduler is back", async () => {
   const cluster = new ControlCluster();
   const { servers, workers } = await cluster.formed();
   const nodes = [...servers, ...workers];

@@ -7,7 +7,7 @@ import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.t
 import type { Log } from "../base/log.ts";
 import { randomToken } from "../base/random.ts";
 import { REGISTER } from "../contracts/control.ts";
-import { ask } from "../peer/call-function.ts";
+import { callJson } from "../peer/call-function.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
 import { SCHEDULER_ID } from "../wire/node-id.ts";
@@ -36,7 +36,7 @@ export async function reportStartFailure(start: StartFailure, error: Weighbridge
   const channel = peer.dial(SCHEDULER_ID, schedulerAddress, 0, { others: otherSchedulers ?? [] });
   const request = { ...node, address: "", token: randomToken(), resume: undefined, failure: { code, message } };
   try {
-    await ask(channel, REGISTER, request, clock, { deadlineMs });
+    await callJson(channel, REGISTER, request, clock, { deadlineMs });
   } catch (thrown) {
     // the reported error
     log.debug("the scheduler's answer to a node that does not come", { reason: reasonOf(thrown) });

@@ -187,7 +187,7 @@ export class EmbeddedCluster {
     checkCount("servers", servers, 1);
     const { scaling } = this.#scheduler.scheduler;
     const change = async (): Promise<void> => {
-      const { outcome, reason } = await scaling.ended(await scaling.ask({ to: servers }));
+      const { outcome, reason } = await scaling.ended(await scaling.request({ to: servers }));
       if (outcome !== "done") throw new WeighbridgeError("ABORTED", `the servers are as they were: ${reason}`);
     };
     await waitFor(change(), `the cluster to have ${servers} servers`, realClock(), wait);
@@ -203,7 +203,7 @@ export class EmbeddedCluster {
     checkWaitOptions(wait);
     checkCount("workers", workers, 1);
     const { scheduler } = this.#scheduler;
-    scheduler.workers.ask({ to: workers });
+    scheduler.workers.request({ to: workers });
     const change = async (): Promise<void> => {
       await Promise.all([...this.#workers.values()].map(({ opened }) => opened));
       const { outcome, reason } = await scheduler.workers.ended();

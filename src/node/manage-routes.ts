@@ -40,8 +40,8 @@ async function scaleOut({ scaling, workers }: ManagedJob, body: unknown): Promis
   if (workerCount > 0) workers.check({ add: workerCount, timeoutMs });
   const areServers = serverCount > 0 || workerCount === 0; // a request for nothing is refused as one for no servers
   const timeout = timeoutMs === undefined ? {} : { timeoutMs };
-  const number = areServers ? await scaling.ask({ add: serverCount, ...timeout }) : undefined;
-  if (workerCount > 0) workers.ask({ add: workerCount, ...timeout });
+  const number = areServers ? await scaling.request({ add: serverCount, ...timeout }) : undefined;
+  if (workerCount > 0) workers.request({ add: workerCount, ...timeout });
   return number;
 }
 
@@ -50,8 +50,8 @@ const scaleInShape = object({ node_ids: list(text) });
 async function scaleIn(job: ManagedJob, body: unknown): Promise<number | undefined> {
   const { servers, workers } = leaving(job.status(), body);
   if (workers.length > 0) job.workers.check({ leave: workers });
-  const number = servers.length > 0 || workers.length === 0 ? await job.scaling.ask({ leave: servers }) : undefined;
-  if (workers.length > 0) job.workers.ask({ leave: workers });
+  const number = servers.length > 0 || workers.length === 0 ? await job.scaling.request({ leave: servers }) : undefined;
+  if (workers.length > 0) job.workers.request({ leave: workers });
   return number;
 }
 
@@ -87,9 +87,9 @@ function requireOnly(body: unknown, names: readonly string[]): void {
     throw new WeighbridgeError("BAD_REQUEST", `the body has ${names.join(", ")}, and no ${JSON.stringify(unknown)}`);
 }
 
-/** Nodes that wait for a rank have none yet; places that nobody has had are no nodes. */
-function nodes({ nodes: seated, waiting }: StatusReply): unknown {
-  const held = seated.filter(({ incarnation }) => incarnation > 0);
+/** Nodes that wait for a rank have none yet; slots that nobody has had are no nodes. */
+function nodes({ nodes: registered, waiting }: StatusReply): unknown {
+  const held = registered.filter(({ incarnation }) => incarnation > 0);
   const rows = [
     ...held.map(({ role, rank, label, state: nodeState }) => ({ role, rank: String(rank), label, isAlive: nodeState === "alive" })),
     ...waiting.map(({ role, rank, label }) => ({ role, rank: rank === undefined ? "" : String(rank), label, isAlive: true })),
@@ -104,8 +104,8 @@ function nodes({ nodes: seated, waiting }: StatusReply): unknown {
   return { message: "Get nodes info successful.", code: "0", nodeIds };
 }
 
-function state({ phase, nodes: seated }: StatusReply, { current, workers }: ScalingReport): unknown {
-  const isMissed = seated.some(({ state: nodeState }) => nodeState === "dead");
+function state({ phase, nodes: registered }: StatusReply, { current, workers }: ScalingReport): unknown {
+  const isMissed = registered.some(({ state: nodeState }) => nodeState === "dead");
   const scaling = { out: "CLUSTER_SCALE_OUT", in: "CLUSTER_SCALE_IN" };
   const ofWorkers = workers?.wishedCount === undefined ? undefined : workers.waitMs === undefined ? "in" : "out";
   const direction = current?.direction ?? ofWorkers;

@@ -34,14 +34,14 @@ function jobOf(
 ): ManagedJob & { readonly asked: unknown[] } {
   const asked: unknown[] = [];
   const note = async (what: unknown): Promise<number> => asked.push(what);
-  const scaling = { ask: (request: ScaleRequest) => note(request) };
+  const scaling = { request: (request: ScaleRequest) => note(request) };
   const rollBack = async (direction?: string): Promise<RollBackReply> => ({ number: await note(direction) });
   const workers = {
     check: ({ add = 0 }: WorkersRequest): number => {
       if (add > 3) throw new WeighbridgeError("BAD_REQUEST", `this job has 2 to 5 workers; ${2 + add} were asked for`);
       return 2 + add;
     },
-    ask: (request: WorkersRequest): WorkersReport => {
+    request: (request: WorkersRequest): WorkersReport => {
       asked.push({ workers: request });
       return { presentCount: 2, leaving: [], countMin: 2, countMax: 5 };
     },
@@ -90,7 +90,7 @@ test("/status is our own reply; /nodes and /state are MindSpore's, for every pha
   }
 });
 
-test("of a replicated server that comes, /status has the free place of its standby and whom the change waits for; /nodes has nodes alone", async () => {
+test("of a replicated server that comes, /status has the free slot of its standby and whom the change waits for; /nodes has nodes alone", async () => {
   const free = { ...SERVER, node: 102, role: "standby", state: "left", incarnation: 0, label: "", linked: false } as const;
   const status: StatusReply = { ...STATUS, replicas: 2, nodes: [...STATUS.nodes, { ...free, heartbeatAgeMs: undefined }], waiting: [] };
   const change = { number: 1, direction: "out", step: "waiting", from: [], to: [0], awaited: [], awaitedStandbys: [0] } as const;
@@ -265,7 +265,7 @@ test("what the scheduler refuses has its code", async () => {
   const refusal = async (): Promise<number> => {
     throw new WeighbridgeError("UNSUPPORTED", "application 0 has keys");
   };
-  const server = await serveManagement(0, { ...job, scaling: { ...job.scaling, ask: refusal } });
+  const server = await serveManagement(0, { ...job, scaling: { ...job.scaling, request: refusal } });
   try {
     assert.deepEqual(await post(server.port, "/scaleout", { body: '{"server_num": 2}' }), {
       code: 400,

@@ -51,7 +51,7 @@ export async function callFunction<Q extends Fields, R extends Fields>(
 }
 
 /** As `callFunction`, for functions of JSON bodies. */
-export async function ask<Q, R>(channel: Channel, fn: JsonContract<Q, R>, body: Q, clock: Clock, wait: WaitOptions = {}): Promise<R> {
+export async function callJson<Q, R>(channel: Channel, fn: JsonContract<Q, R>, body: Q, clock: Clock, wait: WaitOptions = {}): Promise<R> {
   const response = await callFunction(channel, fn, { body }, { clock, ...wait });
   return response.body;
 }
@@ -65,3 +65,5 @@ export function serveJson<Q, R>(fn: JsonContract<Q, R>, serve: (channel: Channel
     },
   });
 }
+
+export { callJson as ask };

@@ -12,7 +12,7 @@ import { SimNetwork } from "../testing/sim-network.ts";
 import { BLOCK_BYTES, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { json } from "../wire/function-schema.ts";
 import { list, object, text } from "../wire/json-body.ts";
-import { ask, callFunction, serveJson } from "./call-function.ts";
+import { callFunction, callJson, serveJson } from "./call-function.ts";
 import type { Channel } from "./channel.ts";
 import { Peer } from "./peer.ts";
 import { PlainReadBuffers, REQUEST_BYTES_MAX } from "./request-assembly.ts";
@@ -87,28 +87,31 @@ test("a JSON body that is longer than a frame comes whole", async () => {
   const { clock, server, channel, settled } = await twoWorkers();
   server.serve(serveJson(copyTexts, (_channel, body) => body));
   const body = { texts: [..."abc"].map((letter) => letter.repeat(PAYLOAD_BYTES_MAX)) };
-  assert.deepEqual(await settled(ask(channel, copyTexts, body, clock)), body);
+  assert.deepEqual(await settled(callJson(channel, copyTexts, body, clock)), body);
 });
 
 test("a request that is over a node's limit is refused before memory is made for it", async () => {
   const { clock, server, channel, settled } = await twoWorkers();
   server.serve(serveJson(copyTexts, (_channel, body) => body));
   const body = { texts: ["x".repeat(REQUEST_BYTES_MAX)] };
-  await assert.rejects(settled(ask(channel, copyTexts, body, clock)), (thrown) => isWeighbridgeError(thrown, "BAD_REQUEST"));
+  await assert.rejects(settled(callJson(channel, copyTexts, body, clock)), (thrown) => isWeighbridgeError(thrown, "BAD_REQUEST"));
 });
 
 test("a body of another shape is refused, naming the function and the field", async () => {
   const { clock, server, channel, settled } = await twoWorkers();
   server.serve(serveJson(copyTexts, (_channel, body) => body));
   const wrong = { texts: [7] } as unknown as Texts;
-  await assert.rejects(settled(ask(channel, copyTexts, wrong, clock)), /the request of test\/copy\.texts\[0\] must be a string, but is 7/);
+  await assert.rejects(
+    settled(callJson(channel, copyTexts, wrong, clock)),
+    /the request of test\/copy\.texts\[0\] must be a string, but is 7/,
+  );
 });
 
 test("a function that this node does not serve is UNKNOWN_FUNCTION, by name and by number", async () => {
   const { clock, server, channel, settled } = await twoWorkers();
   server.serve(serveJson({ ...copyTexts, name: "test/other", nameHash: 1, id: 1001 }, (_channel, body) => body));
   const isUnknown = (thrown: unknown): boolean => isWeighbridgeError(thrown, "UNKNOWN_FUNCTION");
-  await assert.rejects(settled(ask(channel, copyTexts, { texts: [] }, clock)), isUnknown);
+  await assert.rejects(settled(callJson(channel, copyTexts, { texts: [] }, clock)), isUnknown);
   await assert.rejects(settled(callFunction(channel, sumOf, { values: new Float32Array(1) }, { clock })), isUnknown);
 });
 
@@ -120,13 +123,13 @@ test("a late answer is not sent into a conversation that began anew meanwhile (F
   const first = open("first", 13);
   await first.listen("sim://first:1");
   server.dial(13, "sim://first:1", 1);
-  ask(first.expect(11, 1), copyTexts, { texts: [] }, clock).catch(() => {}); // its caller goes
+  callJson(first.expect(11, 1), copyTexts, { texts: [] }, clock).catch(() => {}); // its caller goes
   await clock.advance(1000);
   assert.equal(served, 1);
   await first.close();
   const second = open("first", 13, 2);
   await second.listen("sim://first:1");
-  const call = ask(second.expect(11, 1), copyTexts, { texts: [] }, clock); // has the first one's number
+  const call = callJson(second.expect(11, 1), copyTexts, { texts: [] }, clock); // has the first one's number
   await clock.advance(2000);
   assert.equal(served, 2);
   answers[0]?.resolve({ texts: ["the first incarnation's"] });

@@ -23,7 +23,7 @@ function outcome(node: number, incarnation: number, rules: Partial<HelloRules>):
   }
 }
 
-test("a node with a place is let in, in its incarnation or an older one, which others refuse by name", () => {
+test("a node with a slot is let in, in its incarnation or an older one, which others refuse by name", () => {
   assert.equal(outcome(9, 2, {}), "");
   assert.equal(outcome(9, 1, {}), "");
 });
@@ -34,7 +34,7 @@ test("an incarnation of which nobody has told us may come again later", () => {
   assert.equal(outcome(9, 3, { isCertain: false }), "", "a restarted scheduler hears of newer lives from the nodes");
 });
 
-test("a number that has no place in the job is refused", () => {
+test("a number that has no slot in the job is refused", () => {
   for (const node of [10, 11, 2 ** 53 - 1]) assert.equal(outcome(node, 1, {}), "never");
 });
 

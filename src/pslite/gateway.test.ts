@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
-import { askStatus } from "../cli/cluster-client.ts";
+import { fetchStatus } from "../cli/cluster-client.ts";
 import { KVServer } from "../faces/kv/kv-server.ts";
 import { KVWorker } from "../faces/kv/kv-worker.ts";
 import { SimpleApp } from "../faces/kv/simple-app.ts";
@@ -379,7 +379,7 @@ test("with resending on, messages may be lost anywhere, and every push counts on
 test("the scheduler's status is told in our own protocol, over the same port", async () => {
   const { cluster } = await started();
   const { clock } = cluster;
-  const asking = askStatus({ address: "tcp://127.0.0.1:9600", deadlineMs: 1000, transport: cluster.transport("status"), clock });
+  const asking = fetchStatus({ address: "tcp://127.0.0.1:9600", deadlineMs: 1000, transport: cluster.transport("status"), clock });
   const { phase, nodes } = await cluster.run(asking);
   assert.deepEqual(
     [phase, nodes.map(({ role, linked }) => [role, linked])],
@@ -417,8 +417,8 @@ test("a job behind ps-lite's protocol neither scales nor changes its workers, an
   const { cluster } = await started({ serverCount: 2 });
   const { scheduler } = cluster.office("scheduler");
   assert.ok(scheduler !== undefined);
-  await assert.rejects(scheduler.scaling.ask({ add: 1 }), throwsCode("UNSUPPORTED", /ps-lite's protocol \(--van\)/));
-  assert.throws(() => scheduler.workers.ask({ add: 1 }), throwsCode("BAD_REQUEST", /no more and no fewer/));
+  await assert.rejects(scheduler.scaling.request({ add: 1 }), throwsCode("UNSUPPORTED", /ps-lite's protocol \(--van\)/));
+  assert.throws(() => scheduler.workers.request({ add: 1 }), throwsCode("BAD_REQUEST", /no more and no fewer/));
   await cluster.finalize();
 });
 

@@ -7,7 +7,7 @@ import { type Log, SILENT_LOG } from "../base/log.ts";
 import { CatalogueCalls } from "../cluster/catalogue-calls.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { catalogueOpen, catalogueTell } from "../contracts/catalogue.ts";
-import { ask } from "../peer/call-function.ts";
+import { callJson } from "../peer/call-function.ts";
 import { ControlCluster, HEARTBEAT_TIMEOUT_MS, SCHEDULER_ADDRESS } from "../testing/control-cluster.ts";
 import { FixedCatalogue, specText } from "../testing/test-catalogues.ts";
 import type { CatalogueEntry } from "../wire/catalogue.ts";
@@ -125,11 +125,15 @@ test("requests that make no sense, and those of nodes without a rank, are refuse
   const stage = await Stage.formed();
   const worker = stage.workers[0] as Membership;
   const { cluster } = stage;
-  await cluster.fails(worker.ask(catalogueOpen, { specs: ["{}"] }), "BAD_REQUEST", /kind/);
-  await cluster.fails(worker.ask(catalogueOpen, { specs: [specText("w".repeat(300))] }), "BAD_REQUEST", /at most 256 characters/);
-  await cluster.fails(worker.ask(catalogueOpen, { specs: [specText("w", new Array(40_000).fill(1))] }), "BAD_REQUEST", /at most 65536/);
+  await cluster.fails(worker.callScheduler(catalogueOpen, { specs: ["{}"] }), "BAD_REQUEST", /kind/);
+  await cluster.fails(worker.callScheduler(catalogueOpen, { specs: [specText("w".repeat(300))] }), "BAD_REQUEST", /at most 256 characters/);
+  await cluster.fails(
+    worker.callScheduler(catalogueOpen, { specs: [specText("w", new Array(40_000).fill(1))] }),
+    "BAD_REQUEST",
+    /at most 65536/,
+  );
   const stranger = cluster.peer("stranger").dial(SCHEDULER_ID, SCHEDULER_ADDRESS, 0);
-  const asked = ask(stranger, catalogueOpen, { specs: [specText("w")] }, cluster.clock);
+  const asked = callJson(stranger, catalogueOpen, { specs: [specText("w")] }, cluster.clock);
   await cluster.fails(asked, "NO_ROUTE", /has to register first/);
   assert.deepEqual(await stage.run(stage.open("w")), [1]);
 });
@@ -138,6 +142,6 @@ test("a scheduler that was there from the start believes no node's catalogue", a
   const stage = await Stage.formed();
   assert.deepEqual(await stage.run(stage.open("a")), [1]);
   const page = { entries: [entryOf("b", 1), entryOf("c", 9)], isLast: true };
-  await stage.run((stage.workers[1] as Membership).ask(catalogueTell, page));
+  await stage.run((stage.workers[1] as Membership).callScheduler(catalogueTell, page));
   assert.deepEqual(await stage.run(stage.open("a", "b")), [1, 2]);
 });

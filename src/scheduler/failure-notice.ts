@@ -6,7 +6,7 @@ import type { Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
 import { ABORT } from "../contracts/control.ts";
-import { ask } from "../peer/call-function.ts";
+import { callJson } from "../peer/call-function.ts";
 import type { Peer } from "../peer/peer.ts";
 import { nameOf, type Role } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
@@ -43,7 +43,7 @@ export class FailureNotice {
       const channel = peer.channel(node);
       if (state !== "alive" || channel === undefined) continue;
       const told = (): void => this.told(role, nameOf(node));
-      ask(channel, ABORT, { code, message }, this.#clock, { deadlineMs: this.#lingerMs }).then(told, told);
+      callJson(channel, ABORT, { code, message }, this.#clock, { deadlineMs: this.#lingerMs }).then(told, told);
     }
   }
 

@@ -23,7 +23,7 @@ export type FunctionRelayOptions = {
 export class FunctionRelay {
   readonly #options: FunctionRelayOptions;
   /** The servers that each link has called. */
-  readonly #asked = new Map<Channel, Set<number>>();
+  readonly #serversOf = new Map<Channel, Set<number>>();
 
   constructor(options: FunctionRelayOptions) {
     this.#options = options;
@@ -37,8 +37,8 @@ export class FunctionRelay {
         handler: async (channel: Channel, call) => {
           const { server } = call;
           this.#requireServer(server);
-          const servers = this.#asked.get(channel) ?? new Set();
-          this.#asked.set(channel, servers.add(server));
+          const servers = this.#serversOf.get(channel) ?? new Set();
+          this.#serversOf.set(channel, servers.add(server));
           return await callFunction(this.#channelTo(server), relayCall, { ...call, caller: `${channel.id}` }, { clock });
         },
       }),
@@ -47,8 +47,8 @@ export class FunctionRelay {
 
   /** The link is gone. */
   forget(channel: Channel): void {
-    const servers = this.#asked.get(channel);
-    this.#asked.delete(channel);
+    const servers = this.#serversOf.get(channel);
+    this.#serversOf.delete(channel);
     for (const server of servers ?? []) {
       this.#tell(server, `${channel.id}`).catch((thrown: unknown) => {
         this.#options.log.debug("a server did not learn that a caller is gone", { server, reason: reasonOf(thrown) });

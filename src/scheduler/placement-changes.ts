@@ -8,7 +8,7 @@
 //
 // Invariants:
 //   PlacementChanges.C1. When a placement is told every live worker of the roster is prepared, also one that joined
-//       meanwhile: every clock announcement that was sent is answered, and no other one leaves before the placement is
+//       meanwhile: every clock message that was sent is answered, and no other one leaves before the placement is
 //       adopted. So all servers know the same clocks, and have closed the same rounds.
 //   PlacementChanges.C2. Nobody waits for a node that is dead or has left.
 //   PlacementChanges.C3. Nodes stay prepared for longer (HOLD_MS) than it may take to prepare all of them and to reach
@@ -30,7 +30,7 @@ import type { Clock } from "../base/clock.ts";
 import { Deferred, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { PREPARE } from "../contracts/control.ts";
-import { ask } from "../peer/call-function.ts";
+import { callJson } from "../peer/call-function.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { PrepareReply, PrepareRequest } from "../wire/control.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
@@ -206,7 +206,7 @@ export class PlacementChanges {
 
   /** The placement of this epoch does not come. A node that does not hear of it is held until HOLD_MS are over. */
   #release(epoch: number): void {
-    for (const node of this.#liveNodes()) this.#ask(node, { epoch, holdMs: 0 }).catch(() => {});
+    for (const node of this.#liveNodes()) this.#callNode(node, { epoch, holdMs: 0 }).catch(() => {});
   }
 
   async #prepareAll(change: Pick<Preparation, "placement" | "request">): Promise<Preparation> {
@@ -289,7 +289,7 @@ export class PlacementChanges {
         const holder = holderOf(node);
         if (asked.has(holder)) continue;
         asked.add(holder);
-        this.#ask(node, { epoch, holdMs: 0, awaits }).then(
+        this.#callNode(node, { epoch, holdMs: 0, awaits }).then(
           () => {
             settled.add(holder);
             this.#wake();
@@ -317,7 +317,7 @@ export class PlacementChanges {
     const state = this.#stateOf(node);
     preparation.asked.add(state);
     const { version } = this.#options.view();
-    this.#ask(node, node.role === "server" ? { ...request, placement, roster: version } : request).then(
+    this.#callNode(node, node.role === "server" ? { ...request, placement, roster: version } : request).then(
       (reply) => {
         preparation.prepared.set(state, reply);
         this.#wake();
@@ -341,12 +341,12 @@ export class PlacementChanges {
     );
   }
 
-  async #ask({ node, incarnation }: RosterEntry, request: PrepareRequest): Promise<PrepareReply> {
+  async #callNode({ node, incarnation }: RosterEntry, request: PrepareRequest): Promise<PrepareReply> {
     const { peer, clock } = this.#options;
     const channel = peer.channel(node);
     if (channel?.incarnation !== incarnation)
       throw new WeighbridgeError("NO_ROUTE", `there is no channel to ${nameOf(node)}`, { retryable: true });
-    return await ask(channel, PREPARE, request, clock);
+    return await callJson(channel, PREPARE, request, clock);
   }
 
   #liveNodes(): readonly RosterEntry[] {

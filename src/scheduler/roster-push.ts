@@ -4,7 +4,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import { ROSTER } from "../contracts/control.ts";
-import { ask } from "../peer/call-function.ts";
+import { callJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import { isGuest, type Role } from "../wire/node-id.ts";
@@ -58,7 +58,7 @@ export class RosterPush {
   }
 
   #send(channel: Channel, view: RosterView): void {
-    ask(channel, ROSTER, view, this.#clock).then(
+    callJson(channel, ROSTER, view, this.#clock).then(
       () => {
         this.#open.delete(channel);
         if (this.#peer.channel(channel.id) !== channel) return;

@@ -14,7 +14,7 @@ import {
 } from "../contracts/scaling.ts";
 import { PART_COUNT } from "../keys/placement.ts";
 import { placementOf } from "../keys/placement-of.ts";
-import { ask } from "../peer/call-function.ts";
+import { callJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import { idOf } from "../wire/node-id.ts";
@@ -54,9 +54,9 @@ export class ScalingService {
   serve(): void {
     const { peer, journal } = this.#options;
     const { scaling, workers } = this;
-    peer.serve(serveDurably(journal, scalingAsk, async (_, request) => ({ number: await scaling.ask(request) })));
+    peer.serve(serveDurably(journal, scalingAsk, async (_, request) => ({ number: await scaling.request(request) })));
     peer.serve(serveDurably(journal, scalingRollBack, (_, { direction }) => this.rollBack(direction)));
-    peer.serve(serveDurably(journal, scalingWorkers, (_, request) => workers.ask(request)));
+    peer.serve(serveDurably(journal, scalingWorkers, (_, request) => workers.request(request)));
     peer.serve(serveDurably(journal, scalingReport, () => this.report()));
     peer.serve(serveDurably(journal, scalingEnded, (_, { number }) => scaling.ended(number)));
   }
@@ -94,7 +94,7 @@ export class ScalingService {
   /** The server behind this channel waits as a spare. */
   tellSpare(channel: Channel, serverCount: number): void {
     // It waits all the same, or is gone.
-    ask(channel, scalingSpare, { serverCount }, this.#options.clock).catch(() => {});
+    callJson(channel, scalingSpare, { serverCount }, this.#options.clock).catch(() => {});
   }
 
   #refusal(): WeighbridgeError | undefined {
@@ -118,7 +118,7 @@ export class ScalingService {
       try {
         const channel = peer.channel(idOf("server", rank));
         if (channel === undefined) throw new WeighbridgeError("NO_ROUTE", `there is no channel to ${namesOf([rank])}`, { retryable: true });
-        return await ask(channel, scalingSurvey, { servers }, clock, { deadlineMs: Math.max(0, untilMs - clock.nowMs()) });
+        return await callJson(channel, scalingSurvey, { servers }, clock, { deadlineMs: Math.max(0, untilMs - clock.nowMs()) });
       } catch (thrown) {
         const mayFollow = replicas > 1 && (isWeighbridgeError(thrown, "NODE_DEAD") || isWeighbridgeError(thrown, "NO_ROUTE"));
         if (!mayFollow || clock.nowMs() >= untilMs) throw thrown;

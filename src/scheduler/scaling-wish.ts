@@ -89,7 +89,7 @@ export function directionOf({ from, to }: ServerSets): ScalingDirection {
 }
 
 /** What is wrong with a request, whatever the servers are, if anything. */
-export function checkAsk({ to, add, leave, timeoutMs = 1 }: ScaleRequest): void {
+export function checkRequest({ to, add, leave, timeoutMs = 1 }: ScaleRequest): void {
   const given = [to, add, leave].filter((one) => one !== undefined);
   if (given.length !== 1)
     throw bad("a change of the servers says one thing: to how many servers, how many more, or which ones leave", given.length);

@@ -105,7 +105,7 @@ class Stage {
 
 test("a change whose server has ended, and for which no other is started, is taken back at once", async () => {
   const stage = new Stage();
-  const number = await stage.scaling.ask({ add: 2 });
+  const number = await stage.scaling.request({ add: 2 });
   await stage.settle();
   stage.scaling.lost(1); // it is one of the job
   stage.come(2);
@@ -130,7 +130,7 @@ test("a server to which parts are on their way has none yet, for whoever starts 
     await moving.promise;
     stage.journal.write({ kind: "handedOver", epoch: 2 });
   };
-  await stage.scaling.ask({ to: 3, timeoutMs: 5000 });
+  await stage.scaling.request({ to: 3, timeoutMs: 5000 });
   stage.come(2);
   await stage.settle();
   assert.deepEqual(stage.wished.at(-1), { wished: [0, 1, 2], placed: [0, 1] });
@@ -147,7 +147,7 @@ test("a scale-out waits for the servers that it asks for, has parts moved to the
     await moving.promise;
     stage.place(servers);
   };
-  assert.equal(await stage.scaling.ask({ to: 4, timeoutMs: 5000 }), 1);
+  assert.equal(await stage.scaling.request({ to: 4, timeoutMs: 5000 }), 1);
   await stage.settle(1000);
   const { current, wishedCount } = stage.scaling.report();
   assert.deepEqual([current?.step, current?.direction, current?.awaited, current?.waitMs], ["waiting", "out", [2, 3], 4000]);
@@ -172,7 +172,7 @@ test("a scale-out waits for the servers that it asks for, has parts moved to the
 
 test("servers that do not come in time are waited for no longer, and those that came leave again", async () => {
   const stage = new Stage();
-  await stage.scaling.ask({ add: 2, timeoutMs: 3000 });
+  await stage.scaling.request({ add: 2, timeoutMs: 3000 });
   await stage.settle(1000);
   stage.come(2);
   await stage.settle(2000);
@@ -196,7 +196,7 @@ test("a change that fails while parts move, or is rolled back meanwhile, is move
       if (how === "fails") throw new WeighbridgeError("NODE_DEAD", "server 2 is dead");
       await new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason as Error)));
     };
-    await stage.scaling.ask({ to: 4 });
+    await stage.scaling.request({ to: 4 });
     await stage.settle();
     const back = how === "rollback" ? stage.scaling.rollBack("out") : undefined;
     await stage.settle();
@@ -215,7 +215,7 @@ test("a way back that fails is tried again", async () => {
     if (stage.moves.length < 4) throw new WeighbridgeError("DEADLINE", "worker 0 is not prepared");
     stage.place(servers);
   };
-  await stage.scaling.ask({ to: 3 });
+  await stage.scaling.request({ to: 3 });
   await stage.settle(5000);
   stage.leave();
   await stage.settle();
@@ -224,7 +224,7 @@ test("a way back that fails is tried again", async () => {
 
 test("a scale-in moves everything away from those that leave, rank 0 too, and is done when they have left", async () => {
   const stage = new Stage();
-  await stage.scaling.ask({ leave: [0] });
+  await stage.scaling.request({ leave: [0] });
   await stage.settle();
   assert.deepEqual([stage.servers, stage.scaling.report().current?.step, stage.ends()], ["1", "leaving", []]);
   await assert.rejects(stage.scaling.rollBack("in"), throwsCode("BAD_REQUEST", /has moved all parts/));
@@ -235,7 +235,7 @@ test("a scale-in moves everything away from those that leave, rank 0 too, and is
 
 test("servers that do not leave keep no change from ending", async () => {
   const stage = new Stage();
-  await stage.scaling.ask({ to: 1 });
+  await stage.scaling.request({ to: 1 });
   await stage.settle(9_000);
   assert.deepEqual(stage.ends(), []);
   await stage.settle(2_000);
@@ -244,9 +244,9 @@ test("servers that do not leave keep no change from ending", async () => {
 
 test("changes wait for each other, and what is asked for is counted from the end of those before", async () => {
   const stage = new Stage();
-  await stage.scaling.ask({ add: 1 });
-  await stage.scaling.ask({ add: 1 });
-  await stage.scaling.ask({ to: 2 });
+  await stage.scaling.request({ add: 1 });
+  await stage.scaling.request({ add: 1 });
+  await stage.scaling.request({ to: 2 });
   assert.deepEqual([stage.scaling.report().current?.number, stage.scaling.report().queued], [1, [2, 3]]);
   for (const rank of [2, 3]) {
     await stage.settle();
@@ -266,10 +266,10 @@ test("changes wait for each other, and what is asked for is counted from the end
 
 test("a request that is repeated changes nothing more, or is refused", async () => {
   const stage = new Stage();
-  await stage.scaling.ask({ leave: [1] });
-  await assert.rejects(stage.scaling.ask({ leave: [1] }), throwsCode("BAD_REQUEST", /not server 1/));
-  await stage.scaling.ask({ to: 2 });
-  await stage.scaling.ask({ to: 2 });
+  await stage.scaling.request({ leave: [1] });
+  await assert.rejects(stage.scaling.request({ leave: [1] }), throwsCode("BAD_REQUEST", /not server 1/));
+  await stage.scaling.request({ to: 2 });
+  await stage.scaling.request({ to: 2 });
   await stage.settle();
   stage.leave();
   await stage.settle();
@@ -280,31 +280,31 @@ test("a request that is repeated changes nothing more, or is refused", async () 
 
 test("a change whose ground was taken back by the one before fails by itself", async () => {
   const stage = new Stage();
-  await stage.scaling.ask({ add: 1, timeoutMs: 1000 });
+  await stage.scaling.request({ add: 1, timeoutMs: 1000 });
   await stage.settle();
-  await stage.scaling.ask({ leave: [2] });
+  await stage.scaling.request({ leave: [2] });
   await stage.settle(2000);
   assert.deepEqual(stage.ends(), ["1 rolledBack", "2 failed"]);
 });
 
 test("no rank that was held is given again", async () => {
   const stage = new Stage();
-  await stage.scaling.ask({ to: 3 });
+  await stage.scaling.request({ to: 3 });
   await stage.settle();
   stage.come(2);
   await stage.settle();
-  await stage.scaling.ask({ leave: [2] });
+  await stage.scaling.request({ leave: [2] });
   await stage.settle();
   stage.leave();
   await stage.settle();
-  await stage.scaling.ask({ to: 3 });
+  await stage.scaling.request({ to: 3 });
   await stage.settle();
   assert.deepEqual(stage.scaling.report().current?.to, [0, 1, 3]);
 });
 
 test("what makes no sense, or cannot be, is refused, and nothing begins", async () => {
   const stage = new Stage();
-  const cases: readonly (readonly [Parameters<Scaling["ask"]>[0], ErrorCode, RegExp])[] = [
+  const cases: readonly (readonly [Parameters<Scaling["request"]>[0], ErrorCode, RegExp])[] = [
     [{}, "BAD_REQUEST", /says one thing/],
     [{ to: 3, add: 1 }, "BAD_REQUEST", /says one thing/],
     [{ to: 0 }, "BAD_REQUEST", /1 to 4096 servers, not 0/],
@@ -317,17 +317,17 @@ test("what makes no sense, or cannot be, is refused, and nothing begins", async 
     [{ leave: [0, 1] }, "BAD_REQUEST", /one server stays/],
     [{ to: 3, timeoutMs: 0 }, "BAD_REQUEST", /at least 1 ms/],
   ];
-  for (const [request, code, message] of cases) await assert.rejects(stage.scaling.ask(request), throwsCode(code, message));
+  for (const [request, code, message] of cases) await assert.rejects(stage.scaling.request(request), throwsCode(code, message));
   stage.survey = async () => {
     throw new WeighbridgeError("UNSUPPORTED", "application 0 has keys");
   };
-  await assert.rejects(stage.scaling.ask({ to: 3 }), throwsCode("UNSUPPORTED", /application 0/));
+  await assert.rejects(stage.scaling.request({ to: 3 }), throwsCode("UNSUPPORTED", /application 0/));
   stage.there.delete(1);
-  await assert.rejects(stage.scaling.ask({ to: 3 }), throwsCode("NODE_DEAD", /while server 1 is dead/));
+  await assert.rejects(stage.scaling.request({ to: 3 }), throwsCode("NODE_DEAD", /while server 1 is dead/));
   stage.isSettled = false;
-  await assert.rejects(stage.scaling.ask({ to: 3 }), throwsCode("NO_ROUTE", /not ready/));
+  await assert.rejects(stage.scaling.request({ to: 3 }), throwsCode("NO_ROUTE", /not ready/));
   stage.refusal = new WeighbridgeError("UNSUPPORTED", "behind ps-lite's protocol");
-  await assert.rejects(stage.scaling.ask({ to: 3 }), throwsCode("UNSUPPORTED", /ps-lite/));
+  await assert.rejects(stage.scaling.request({ to: 3 }), throwsCode("UNSUPPORTED", /ps-lite/));
   await assert.rejects(stage.scaling.rollBack(), throwsCode("BAD_REQUEST", /no change of the servers is under way/));
   await assert.rejects(stage.scaling.rollBack("in"), throwsCode("BAD_REQUEST", /no scale-in is under way/));
   assert.deepEqual([stage.moves, stage.scaling.report().queued, stage.ends()], [[], [], []]);
@@ -335,15 +335,15 @@ test("what makes no sense, or cannot be, is refused, and nothing begins", async 
 
 test("so many changes may wait, and no more", async () => {
   const stage = new Stage();
-  for (let i = 0; i < 16; i++) await stage.scaling.ask({ add: 1 });
-  await assert.rejects(stage.scaling.ask({ add: 1 }), throwsCode("QUEUE_FULL", /16 changes/));
+  for (let i = 0; i < 16; i++) await stage.scaling.request({ add: 1 });
+  await assert.rejects(stage.scaling.request({ add: 1 }), throwsCode("QUEUE_FULL", /16 changes/));
 });
 
 test("a scheduler that finds a change under way goes on with it, forward or back", async () => {
   for (const isBack of [false, true]) {
     const journal = new StateJournal();
     const first = new Stage(journal);
-    await first.scaling.ask({ to: 3 });
+    await first.scaling.request({ to: 3 });
     await first.settle();
     first.come(2);
     if (isBack) first.scaling.rollBack().catch(() => {}); // it is closed before it is answered
@@ -367,7 +367,7 @@ test("a rank of two processes is waited for until its standby has everything; no
     const { awaited: servers, awaitedStandbys, fillingStandbys, waitMs } = stage.scaling.report().current ?? {};
     return [servers, awaitedStandbys, fillingStandbys, waitMs];
   };
-  await stage.scaling.ask({ to: 3, timeoutMs: 5000 });
+  await stage.scaling.request({ to: 3, timeoutMs: 5000 });
   await stage.settle();
   assert.deepEqual(awaited(), [[2], [2], [], 5000], "those that are there lack standbys, and are not waited for");
   stage.come(2);
@@ -390,7 +390,7 @@ test("a rank whose second process does not come in time is taken back, with a wo
   ] as const) {
     const stage = new Stage(undefined, { replicas: 2 });
     stage.come(2);
-    await stage.scaling.ask({ to: 3, timeoutMs: 3000 });
+    await stage.scaling.request({ to: 3, timeoutMs: 3000 });
     await stage.settle(1000);
     if (standby !== undefined) stage.standbys.set(2, standby);
     if (standby !== undefined) stage.scaling.review();
@@ -418,7 +418,7 @@ test("where a standby has taken over meanwhile the change goes on; without one i
       if (stage.moves.length === 1) throw new WeighbridgeError("NODE_DEAD", "server 2 is dead, and parts were on their way");
       stage.place(servers);
     };
-    await stage.scaling.ask({ to: 3 });
+    await stage.scaling.request({ to: 3 });
     await stage.settle();
     assert.deepEqual([stage.moves[1], stage.servers], replicas === 1 ? ["0 1", "0 1"] : ["0 1 2", "0 1 2"]);
   }
@@ -429,7 +429,7 @@ test("a head that is replaced again and again ends the change (Scaling.S5)", asy
   stage.move = async (servers) => {
     if (servers.length === 1) throw new WeighbridgeError("NODE_DEAD", "server 0 is dead, and parts were on their way");
   };
-  await stage.scaling.ask({ to: 1 });
+  await stage.scaling.request({ to: 1 });
   await stage.settle();
   assert.deepEqual(stage.ends(), ["1 rolledBack"]);
 });

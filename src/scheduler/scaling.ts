@@ -28,7 +28,7 @@ import type { ScaleRequest, ScalingDirection, ScalingEnd, ScalingReport, Scaling
 import { type AwaitedServers, awaitedServers, awaitedText, isServed } from "./awaited-servers.ts";
 import { PartShares } from "./part-shares.ts";
 import type { MoveProgress, PlacementMoves } from "./placement-moves.ts";
-import { checkAsk, directionOf, namesOf, type ScalingWish, type ServerSets, serversAfter, wishedServers } from "./scaling-wish.ts";
+import { checkRequest, directionOf, namesOf, type ScalingWish, type ServerSets, serversAfter, wishedServers } from "./scaling-wish.ts";
 import type { StateJournal } from "./state-journal.ts";
 
 const SCALING_TIMEOUT_MS = 60_000;
@@ -99,8 +99,8 @@ export class Scaling {
    * Returns the number of the change. Throws BAD_REQUEST, NO_ROUTE while the cluster forms, NODE_DEAD, UNSUPPORTED,
    * ARENA_FULL, QUEUE_FULL; then nothing has changed.
    */
-  async ask({ timeoutMs = SCALING_TIMEOUT_MS, ...ask }: ScaleRequest): Promise<number> {
-    checkAsk({ ...ask, timeoutMs });
+  async request({ timeoutMs = SCALING_TIMEOUT_MS, ...ask }: ScaleRequest): Promise<number> {
+    checkRequest({ ...ask, timeoutMs });
     if (this.#closed !== undefined) throw this.#closed;
     const refusal = this.#options.refusal();
     if (refusal !== undefined) throw refusal;

@@ -17,9 +17,9 @@ import type { WorkerScaling } from "./worker-scaling.ts";
 export type ManagedJob = {
   status(): StatusReply;
   /** Changes of the number of servers. */
-  readonly scaling: Pick<Scaling, "ask">;
+  readonly scaling: Pick<Scaling, "request">;
   /** Changes of the number of workers. */
-  readonly workers: Pick<WorkerScaling, "ask" | "check">;
+  readonly workers: Pick<WorkerScaling, "request" | "check">;
   /** Takes back what is under way of servers and workers. */
   rollBack(direction?: ScalingDirection): Promise<RollBackReply>;
   scalingReport(): ScalingReport;

@@ -142,7 +142,7 @@ export class SchedulerServices {
 
   #lend({ id, name }: Channel, request: UnitsRequest): UnitsReply | Promise<UnitsReply> {
     if (roleOf(id) !== "worker") throw new WeighbridgeError("BAD_REQUEST", `units are lent to workers, not to ${name}`);
-    return this.#units.ask(rankOf(id), request);
+    return this.#units.request(rankOf(id), request);
   }
 
   #meet({ id, incarnation, name }: Channel, request: RendezvousRequest): RendezvousReply | Promise<RendezvousReply> {

@@ -7,7 +7,7 @@ import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { STATUS } from "../contracts/control.ts";
-import { ask } from "../peer/call-function.ts";
+import { callJson } from "../peer/call-function.ts";
 import { ControlCluster, HEARTBEAT_TIMEOUT_MS, SCHEDULER_ADDRESS, stateOf } from "../testing/control-cluster.ts";
 import { Group } from "../wire/node-id.ts";
 import { deadNodes } from "../wire/roster.ts";
@@ -160,7 +160,7 @@ test("a worker that comes to the running job joins it with other counts, and kno
   assert.deepEqual([third.fatal, scheduler.status().nodes.some(({ node, linked }) => node === 13 && linked)], [undefined, true]);
 });
 
-test("a newcomer too many waits for a place until its deadline, and is told who holds them", async () => {
+test("a newcomer too many waits for a slot until its deadline, and is told who holds them", async () => {
   const cluster = new ControlCluster();
   await cluster.formed({ startTimeoutMs: 4000, workerCountMax: 2 });
   const spare = cluster.node("worker", "spare");
@@ -272,13 +272,13 @@ test("status is answered to anybody, also while the cluster forms", async () => 
   await cluster.clock.advance(2000);
   const peer = cluster.peer("console");
   const channel = peer.dial(1, SCHEDULER_ADDRESS, 0);
-  const forming = await cluster.clock.runUntil(ask(channel, STATUS, {}, cluster.clock));
+  const forming = await cluster.clock.runUntil(callJson(channel, STATUS, {}, cluster.clock));
   assert.deepEqual([forming.phase, forming.nodes.length], ["forming", 0]);
   assert.deepEqual(forming.waiting, [{ role: "server", rank: 1, address: "sim://s0:9000", label: "s0", packageVersion: undefined }]);
   const rest = [cluster.node("server", "s1"), cluster.node("worker", "w0"), cluster.node("worker", "w1")];
   await cluster.clock.runUntil(Promise.all([waiting, ...rest].map(({ joined }) => joined)));
   await cluster.clock.advance(2500);
-  const running = await cluster.clock.runUntil(ask(channel, STATUS, {}, cluster.clock));
+  const running = await cluster.clock.runUntil(callJson(channel, STATUS, {}, cluster.clock));
   assert.deepEqual([running.phase, running.job, running.waiting.length], ["running", "job", 0]);
   assert.deepEqual(
     running.nodes.map(({ node, state, linked }) => `${node} ${state} ${linked}`),

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { STATUS } from "../contracts/control.ts";
 import { toolHere } from "../contracts/tools.ts";
-import { ask } from "../peer/call-function.ts";
+import { callJson } from "../peer/call-function.ts";
 import type { Peer } from "../peer/peer.ts";
 import { ControlCluster, HEARTBEAT_TIMEOUT_MS, SCHEDULER_ADDRESS } from "../testing/control-cluster.ts";
 import type { GuestStatus } from "../wire/control.ts";
@@ -18,13 +18,13 @@ class Stage extends ControlCluster {
 
   /** The tool says that it is there. Returns how often it is to say so. */
   async here(): Promise<number> {
-    const asked = ask(this.tool.dial(SCHEDULER_ID, SCHEDULER_ADDRESS, 0), toolHere, NOTICE, this.clock);
+    const asked = callJson(this.tool.dial(SCHEDULER_ID, SCHEDULER_ADDRESS, 0), toolHere, NOTICE, this.clock);
     return (await this.run(asked)).heartbeatIntervalMs;
   }
 
   async listed(): Promise<readonly GuestStatus[]> {
     const peer = this.peer("other");
-    const status = await this.run(ask(peer.dial(SCHEDULER_ID, SCHEDULER_ADDRESS, 0), STATUS, {}, this.clock));
+    const status = await this.run(callJson(peer.dial(SCHEDULER_ID, SCHEDULER_ADDRESS, 0), STATUS, {}, this.clock));
     await peer.close();
     return status.guests ?? [];
   }

@@ -42,10 +42,10 @@ function watched(answer: UnitsReply | Promise<UnitsReply>): () => UnitsReply | u
 
 test("what there is is lent at once; without it an ask waits as long as it said, and gets nothing", async () => {
   const { service, clock } = serviceOf(0, 1);
-  assert.deepEqual((service.ask(0, BASE) as UnitsReply).units, [0, 1]);
-  assert.deepEqual((service.ask(1, BASE) as UnitsReply).units, [1, 2]);
-  assert.deepEqual((service.ask(1, { ...BASE, held: [1, 2], waitMs: 0 }) as UnitsReply).units, []);
-  const third = watched(service.ask(1, { ...BASE, held: [1, 2] }));
+  assert.deepEqual((service.request(0, BASE) as UnitsReply).units, [0, 1]);
+  assert.deepEqual((service.request(1, BASE) as UnitsReply).units, [1, 2]);
+  assert.deepEqual((service.request(1, { ...BASE, held: [1, 2], waitMs: 0 }) as UnitsReply).units, []);
+  const third = watched(service.request(1, { ...BASE, held: [1, 2] }));
   await clock.advance(99);
   assert.equal(third(), undefined);
   await clock.advance(1);
@@ -55,13 +55,13 @@ test("what there is is lent at once; without it an ask waits as long as it said,
 test("who waits is lent what another gives back, or loses with its incarnation", async () => {
   for (const death of [true, false]) {
     const { service, clock } = serviceOf(0, 1, 2);
-    void service.ask(0, BASE);
-    void service.ask(1, BASE);
-    const waiting = watched(service.ask(2, { ...BASE, waitMs: 5000 }));
+    void service.request(0, BASE);
+    void service.request(1, BASE);
+    const waiting = watched(service.request(2, { ...BASE, waitMs: 5000 }));
     await clock.advance(10);
     assert.equal(waiting(), undefined);
     if (death) service.follow(roster(0, 2), { isSettled: true });
-    else void service.ask(1, { ...BASE, want: 0, unused: [1, 2] });
+    else void service.request(1, { ...BASE, want: 0, unused: [1, 2] });
     await clock.advance(0);
     assert.deepEqual([waiting()?.units, waiting()?.repeatedCount], [[1, 2], death ? 1 : 0]);
   }
@@ -69,11 +69,11 @@ test("who waits is lent what another gives back, or loses with its incarnation",
 
 test("who waits is told at once that the epoch is over", async () => {
   const { service, clock } = serviceOf(0, 1);
-  void service.ask(0, { ...BASE, want: 2 });
-  void service.ask(0, { ...BASE, held: [0, 1], want: 2 });
-  const waiting = watched(service.ask(1, { ...BASE, waitMs: 5000 }));
+  void service.request(0, { ...BASE, want: 2 });
+  void service.request(0, { ...BASE, held: [0, 1], want: 2 });
+  const waiting = watched(service.request(1, { ...BASE, waitMs: 5000 }));
   await clock.advance(10);
-  void service.ask(0, { ...BASE, want: 0, done: [0, 2] });
+  void service.request(0, { ...BASE, want: 0, done: [0, 2] });
   await clock.advance(0);
   assert.equal(waiting()?.isOver, true);
 });
@@ -81,8 +81,8 @@ test("who waits is told at once that the epoch is over", async () => {
 test("after a restart an ask waits until everybody was heard, however short its own wait is", async () => {
   const { service, clock } = serviceOf(0, 1);
   service.follow(roster(0, 1), { isSettled: false });
-  const waiting = watched(service.ask(0, { ...BASE, waitMs: 1 }));
-  const telling = watched(service.ask(0, { ...BASE, want: 0 }));
+  const waiting = watched(service.request(0, { ...BASE, waitMs: 1 }));
+  const telling = watched(service.request(0, { ...BASE, want: 0 }));
   await clock.advance(1000);
   assert.deepEqual([waiting(), telling()?.units], [undefined, []], "who asks for nothing is answered");
   service.recall(1, { open: [{ ...BASE, done: [0, 1], suspect: [], repeatedCount: 0 }], over: [] });
@@ -93,9 +93,9 @@ test("after a restart an ask waits until everybody was heard, however short its 
 
 test("an ask of an incarnation that is over is answered with nothing: its next incarnation would not know what it was lent", async () => {
   const { service, clock } = serviceOf(0, 1);
-  void service.ask(0, { ...BASE, want: 2 });
-  void service.ask(0, { ...BASE, held: [0, 1], want: 2 });
-  const waiting = watched(service.ask(1, { ...BASE, waitMs: 5000 }));
+  void service.request(0, { ...BASE, want: 2 });
+  void service.request(0, { ...BASE, held: [0, 1], want: 2 });
+  const waiting = watched(service.request(1, { ...BASE, waitMs: 5000 }));
   await clock.advance(10);
   service.died(1);
   await clock.advance(0);
@@ -104,9 +104,9 @@ test("an ask of an incarnation that is over is answered with nothing: its next i
 
 test("closing the service fails those who wait", async () => {
   const { service } = serviceOf(0, 1);
-  void service.ask(0, { ...BASE, want: 2 });
-  void service.ask(0, { ...BASE, held: [0, 1], want: 2 });
-  const waiting = service.ask(1, BASE) as Promise<UnitsReply>;
+  void service.request(0, { ...BASE, want: 2 });
+  void service.request(0, { ...BASE, held: [0, 1], want: 2 });
+  const waiting = service.request(1, BASE) as Promise<UnitsReply>;
   service.close(new WeighbridgeError("CLOSED", "the scheduler was closed"));
   await assert.rejects(waiting, { code: "CLOSED" });
 });

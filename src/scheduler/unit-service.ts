@@ -16,7 +16,7 @@ import { ShardLedger } from "./shard-ledger.ts";
 /** A worker that waits longer sends its request again. */
 const WAIT_MS_MAX = 10_000;
 
-type WaitingAsk = {
+type WaitingRequest = {
   readonly rank: number;
   readonly request: UnitsRequest;
   readonly lost: Runs;
@@ -29,7 +29,7 @@ type WaitingAsk = {
 export class UnitService {
   readonly #clock: Clock;
   readonly #ledger: ShardLedger;
-  readonly #waiting = new Set<WaitingAsk>();
+  readonly #waiting = new Set<WaitingRequest>();
 
   constructor({ clock, workerCount }: { readonly clock: Clock; readonly workerCount: number }) {
     this.#clock = clock;
@@ -52,10 +52,10 @@ export class UnitService {
   /** Its open request is answered with nothing: were it lent something now, its next incarnation would not know. */
   died(rank: number): void {
     this.#ledger.died(rank);
-    for (const ask of this.#waiting) {
-      if (ask.rank !== rank) continue;
-      const { held } = ask.request;
-      this.#settle(ask, { isOver: false, units: [], lost: held, repeatedCount: 0, inherited: undefined });
+    for (const waiting of this.#waiting) {
+      if (waiting.rank !== rank) continue;
+      const { held } = waiting.request;
+      this.#settle(waiting, { isOver: false, units: [], lost: held, repeatedCount: 0, inherited: undefined });
     }
     this.#serveWaiting();
   }
@@ -66,47 +66,47 @@ export class UnitService {
   }
 
   /** Throws what the ledger does. */
-  ask(rank: number, request: UnitsRequest): UnitsReply | Promise<UnitsReply> {
+  request(rank: number, request: UnitsRequest): UnitsReply | Promise<UnitsReply> {
     const lost = this.#ledger.report(rank, request);
     this.#serveWaiting(); // UnitService.K2: the report may have given something back, or ended the epoch
     const isPatient = request.want > 0 && (request.waitMs > 0 || !this.#ledger.isSettled);
-    const ask: WaitingAsk = { rank, request, lost, reply: new Deferred(), isDue: !isPatient, cancelTimer: () => {} };
-    const reply = this.#answerTo(ask);
+    const waiting: WaitingRequest = { rank, request, lost, reply: new Deferred(), isDue: !isPatient, cancelTimer: () => {} };
+    const reply = this.#answerTo(waiting);
     if (request.assignment === "rounds") this.#serveWaiting(); // they may have a share of what was dealt for this one
     if (reply !== undefined) return reply;
-    this.#waiting.add(ask);
-    ask.cancelTimer = this.#clock.after(Math.min(request.waitMs, WAIT_MS_MAX), () => {
-      ask.isDue = true;
-      this.#serve(ask);
+    this.#waiting.add(waiting);
+    waiting.cancelTimer = this.#clock.after(Math.min(request.waitMs, WAIT_MS_MAX), () => {
+      waiting.isDue = true;
+      this.#serve(waiting);
     });
-    return ask.reply.promise;
+    return waiting.reply.promise;
   }
 
   /** Nobody is lent anything any more. */
   close(error: WeighbridgeError): void {
-    for (const ask of this.#waiting) {
-      ask.cancelTimer();
-      ask.reply.reject(error);
+    for (const waiting of this.#waiting) {
+      waiting.cancelTimer();
+      waiting.reply.reject(error);
     }
     this.#waiting.clear();
   }
 
   #serveWaiting(): void {
-    for (const ask of this.#waiting) this.#serve(ask);
+    for (const waiting of this.#waiting) this.#serve(waiting);
   }
 
-  #serve(ask: WaitingAsk): void {
-    const reply = this.#answerTo(ask);
-    if (reply !== undefined) this.#settle(ask, reply);
+  #serve(waiting: WaitingRequest): void {
+    const reply = this.#answerTo(waiting);
+    if (reply !== undefined) this.#settle(waiting, reply);
   }
 
-  #settle(ask: WaitingAsk, reply: UnitsReply): void {
-    ask.cancelTimer();
-    this.#waiting.delete(ask);
-    ask.reply.resolve(reply);
+  #settle(waiting: WaitingRequest, reply: UnitsReply): void {
+    waiting.cancelTimer();
+    this.#waiting.delete(waiting);
+    waiting.reply.resolve(reply);
   }
 
-  #answerTo({ rank, request, lost, isDue }: WaitingAsk): UnitsReply | undefined {
+  #answerTo({ rank, request, lost, isDue }: WaitingRequest): UnitsReply | undefined {
     const outcome = this.#ledger.lend(rank, request);
     const isBehind = (outcome.clock ?? 0) > (request.clock ?? 0); // the others may wait for its clock
     const isWorthIt = outcome.isOver || outcome.units.length > 0 || isBehind || (isDue && (this.#ledger.isSettled || request.want === 0));

@@ -48,11 +48,11 @@ function stage({ isSettled = true, max = 5, journal = new StateJournal() } = {})
 test("more are waited for until they have come, whoever starts them", async () => {
   const { workers, clock, told, set } = stage();
   assert.deepEqual(workers.report(), { presentCount: 2, countMin: 2, countMax: 5, leaving: [] });
-  assert.equal(workers.ask({ to: 4 }).wishedCount, 4);
+  assert.equal(workers.request({ to: 4 }).wishedCount, 4);
   assert.deepEqual(told, [[0, 1, 2, 3]]);
   set(2, "alive");
   assert.deepEqual([workers.report().presentCount, workers.report().wishedCount], [3, 4]);
-  assert.equal(workers.ask({ add: 1 }).wishedCount, 5, "counted from what was asked for before");
+  assert.equal(workers.request({ add: 1 }).wishedCount, 5, "counted from what was asked for before");
   const ended = workers.ended();
   for (const rank of [3, 4]) set(rank, "alive");
   assert.equal(workers.report().wishedCount, undefined);
@@ -64,7 +64,7 @@ test("more are waited for until they have come, whoever starts them", async () =
 
 test("workers that do not come are waited for until the timeout; then there are to be as many as before (WorkerScaling.W4)", async () => {
   const { workers, clock, told, journal, set } = stage();
-  workers.ask({ to: 5, timeoutMs: 30_000 });
+  workers.request({ to: 5, timeoutMs: 30_000 });
   set(2, "alive");
   await clock.advance(10_000);
   assert.deepEqual([workers.report().presentCount, workers.report().wishedCount, workers.report().waitMs], [3, 5, 20_000]);
@@ -72,21 +72,21 @@ test("workers that do not come are waited for until the timeout; then there are 
   await clock.advance(20_001);
   assert.deepEqual(workers.report(), { presentCount: 2, countMin: 2, countMax: 5, leaving: [2], wishedCount: 2, isBack: true });
   assert.deepEqual(told.at(-1), [0, 1]);
-  assert.throws(() => workers.ask({ to: 5, timeoutMs: 0 }), throwsCode("BAD_REQUEST", /at least 1 ms/));
+  assert.throws(() => workers.request({ to: 5, timeoutMs: 0 }), throwsCode("BAD_REQUEST", /at least 1 ms/));
   set(2, "left");
   const end = { outcome: "rolledBack", reason: "3 of 5 workers were there after 30000 ms" };
   assert.deepEqual(await ended, end);
   assert.deepEqual(workers.report(), { presentCount: 2, countMin: 2, countMax: 5, leaving: [], ended: end });
   const again = stage({ journal });
   assert.deepEqual(again.workers.report().ended, end, "a scheduler that is started again knows it");
-  workers.ask({ to: 3 });
+  workers.request({ to: 3 });
   set(2, "alive", 2);
   assert.deepEqual(workers.report().ended, { outcome: "done" });
 });
 
 test("a wish for a minute, if nothing is said, and a scheduler that is started again waits as long again (WorkerScaling.W4)", async () => {
   const { workers, clock, journal } = stage();
-  workers.ask({ add: 1 });
+  workers.request({ add: 1 });
   await clock.advance(59_000);
   assert.equal(workers.report().wishedCount, 3);
   workers.close(new WeighbridgeError("CLOSED", "killed"));
@@ -101,21 +101,21 @@ test("a wish for a minute, if nothing is said, and a scheduler that is started a
 test("a rollback takes back what is waited for, and nothing else", async () => {
   const { workers, clock, set } = stage();
   await assert.rejects(workers.rollBack(), throwsCode("BAD_REQUEST", /no workers are waited for/));
-  workers.ask({ to: 4 });
+  workers.request({ to: 4 });
   set(2, "alive");
   const back = workers.rollBack();
   assert.deepEqual(workers.report().leaving, [2]);
   set(2, "left");
   assert.equal(await back, 2);
   assert.deepEqual(workers.report().ended, { outcome: "rolledBack", reason: "its rollback was asked for" });
-  workers.ask({ to: 4 });
+  workers.request({ to: 4 });
   set(2, "alive", 2);
   const slow = workers.rollBack();
   await clock.advance(10_001);
   assert.equal(await slow, 2, "who takes longer to leave keeps nobody waiting");
   set(2, "left", 2);
   for (const rank of [2, 3]) set(rank, "alive", 3);
-  workers.ask({ to: 2 });
+  workers.request({ to: 2 });
   await assert.rejects(workers.rollBack(), throwsCode("BAD_REQUEST"), "those that were asked to leave may have begun to");
   set(1, "dead");
   await clock.advance(120_000);
@@ -127,7 +127,7 @@ test("a rollback takes back what is waited for, and nothing else", async () => {
 test("those of the highest ranks leave, and a worker that comes later with such a rank stays (WorkerScaling.W3)", () => {
   const { workers, told, journal, set } = stage();
   for (const rank of [2, 3, 4]) set(rank, "alive");
-  assert.deepEqual(workers.ask({ to: 3 }), { presentCount: 3, countMin: 2, countMax: 5, leaving: [3, 4], wishedCount: 3 });
+  assert.deepEqual(workers.request({ to: 3 }), { presentCount: 3, countMin: 2, countMax: 5, leaving: [3, 4], wishedCount: 3 });
   assert.deepEqual(told, [[0, 1, 2]]);
   set(4, "left");
   assert.deepEqual(workers.report().leaving, [3]);
@@ -136,7 +136,7 @@ test("those of the highest ranks leave, and a worker that comes later with such 
     recordsOf(journal.state).flatMap((record) => (record.kind === "workers" ? [record.wish] : []))[0],
     "a scheduler that is started again knows it",
   );
-  assert.deepEqual(workers.ask({ to: 4 }).leaving, [3], "one that was asked leaves, and another one comes");
+  assert.deepEqual(workers.request({ to: 4 }).leaving, [3], "one that was asked leaves, and another one comes");
   assert.deepEqual(told.at(-1), [0, 1, 2, 4]);
   set(3, "left");
   set(3, "alive", 2);
@@ -146,7 +146,7 @@ test("those of the highest ranks leave, and a worker that comes later with such 
 test("one that dies instead of leaving counts as having left, and nobody else that dies does (WorkerScaling.W3)", () => {
   const { workers, dismissed, set } = stage();
   set(2, "alive");
-  workers.ask({ leave: [0] });
+  workers.request({ leave: [0] });
   assert.deepEqual(workers.report().leaving, [0]);
   set(0, "dead");
   assert.deepEqual(dismissed, [idOf("worker", 0)]);
@@ -157,13 +157,16 @@ test("one that dies instead of leaving counts as having left, and nobody else th
 
 test("a job has as many workers as its range allows, and a request says one thing (WorkerScaling.W2)", () => {
   const { workers } = stage();
-  assert.throws(() => workers.ask({ to: 6 }), throwsCode("BAD_REQUEST", /this job has 2 to 5 workers; 6 were asked for/));
-  assert.throws(() => workers.ask({ to: 1 }), throwsCode("BAD_REQUEST", /2 to 5 workers; 1 were/));
-  assert.throws(() => workers.ask({ leave: [1] }), throwsCode("BAD_REQUEST", /2 to 5 workers; 1 were/));
-  assert.throws(() => workers.ask({ leave: [7] }), throwsCode("BAD_REQUEST", /the job has worker 0, 1, and no worker 7/));
-  assert.throws(() => workers.ask({}), throwsCode("BAD_REQUEST", /says one thing/));
-  assert.throws(() => workers.ask({ to: 3, add: 1 }), throwsCode("BAD_REQUEST", /says one thing/));
-  assert.throws(() => stage({ max: 2 }).workers.ask({ to: 3 }), throwsCode("BAD_REQUEST", /no more and no fewer: start it with a range/));
-  assert.throws(() => stage({ isSettled: false }).workers.ask({ to: 3 }), throwsCode("NO_ROUTE"));
+  assert.throws(() => workers.request({ to: 6 }), throwsCode("BAD_REQUEST", /this job has 2 to 5 workers; 6 were asked for/));
+  assert.throws(() => workers.request({ to: 1 }), throwsCode("BAD_REQUEST", /2 to 5 workers; 1 were/));
+  assert.throws(() => workers.request({ leave: [1] }), throwsCode("BAD_REQUEST", /2 to 5 workers; 1 were/));
+  assert.throws(() => workers.request({ leave: [7] }), throwsCode("BAD_REQUEST", /the job has worker 0, 1, and no worker 7/));
+  assert.throws(() => workers.request({}), throwsCode("BAD_REQUEST", /says one thing/));
+  assert.throws(() => workers.request({ to: 3, add: 1 }), throwsCode("BAD_REQUEST", /says one thing/));
+  assert.throws(
+    () => stage({ max: 2 }).workers.request({ to: 3 }),
+    throwsCode("BAD_REQUEST", /no more and no fewer: start it with a range/),
+  );
+  assert.throws(() => stage({ isSettled: false }).workers.request({ to: 3 }), throwsCode("NO_ROUTE"));
   assert.equal(workers.report().wishedCount, undefined, "nothing has changed");
 });

@@ -86,7 +86,7 @@ export class WorkerScaling {
   }
 
   /** Throws as `check`; then nothing has changed. */
-  ask(request: WorkersRequest): WorkersReport {
+  request(request: WorkersRequest): WorkersReport {
     const { timeoutMs = WORKERS_TIMEOUT_MS } = request;
     const count = this.check(request);
     const staying = this.#staying();

@@ -42,7 +42,7 @@ const note = psFunction({ name: "note", request: { n: "u32" }, response: {}, han
 class GateStage {
   readonly clock = new SimClock();
   readonly server: Server;
-  readonly asker: StubCaller;
+  readonly requester: StubCaller;
   /** What came to the application: "push 0 stamp 3", "again 0". */
   readonly applied: string[] = [];
 
@@ -50,10 +50,10 @@ class GateStage {
   constructor({ epoch = 1, policy = "ring" }: Partial<PlacementView> = {}) {
     const { clock } = this;
     this.server = new Server({ arena: new Arena({ bytesMax: 2 ** 24 }), clock, workerCount: 1, functions: [note] });
-    this.asker = new StubCaller(clock);
+    this.requester = new StubCaller(clock);
     this.server.serve({
-      serveFrames: ({ id }, handler) => this.asker.serve(id, handler),
-      hostFunctions: (host) => this.asker.serve(FunctionId.FUNCTION, host),
+      serveFrames: ({ id }, handler) => this.requester.serve(id, handler),
+      hostFunctions: (host) => this.requester.serve(FunctionId.FUNCTION, host),
     });
     this.server.apps.add(0, {
       handle: (channel, header, bytes, at, fresh) => {
@@ -71,8 +71,8 @@ class GateStage {
 
   async kv(keys: readonly bigint[], request: StubRequest = {}): Promise<string[]> {
     const payload = new Uint8Array(BigUint64Array.from(keys).buffer);
-    await this.asker.request({ functionId: FunctionId.KV_PUSH, args: [keys.length], payload, ...request });
-    return this.asker.answers();
+    await this.requester.request({ functionId: FunctionId.KV_PUSH, args: [keys.length], payload, ...request });
+    return this.requester.answers();
   }
 
   async call<Q extends Fields>(fn: Contract<Q>, request: FieldValues<Q>, options: StubRequest = {}): Promise<string[]> {
@@ -84,7 +84,7 @@ class GateStage {
       at += chunk.length;
     }
     const args = [fn.signatureHash, 1, 0, byteCount];
-    await this.asker.request({
+    await this.requester.request({
       functionId: FunctionId.FUNCTION,
       command: fn.nameHash,
       args,
@@ -92,7 +92,7 @@ class GateStage {
       ...(fn.isUpdate ? {} : { stamp: 0 }),
       ...options,
     });
-    return this.asker.answers();
+    return this.requester.answers();
   }
 }
 
@@ -110,7 +110,7 @@ test("what was refused for its epoch was not counted: the vector clock stands wh
   const stage = new GateStage({ epoch: 2 });
   await stage.kv([0n], { epoch: 2, stamp: 3 });
   await stage.kv([0n], { epoch: 1, stamp: 9 });
-  assert.equal(stage.server.clock.at(stage.asker.channel.id)?.stamp, 3);
+  assert.equal(stage.server.clock.at(stage.requester.channel.id)?.stamp, 3);
 });
 
 test("an update without a stamp is refused, of kv and of functions, before anything is applied or counted; a read needs none", async () => {
@@ -125,7 +125,7 @@ test("an update without a stamp is refused, of kv and of functions, before anyth
   assert.deepEqual(await stage.kv([0n], { flags: APP_CUT, stamp: 0 }), ["FAILURE 3 BAD_REQUEST"]);
   assert.deepEqual(await stage.call(rowsPush, push, { epoch: 1, stamp: 0 }), ["FAILURE 4 BAD_REQUEST"]);
   assert.deepEqual(stage.applied, []);
-  assert.equal(stage.server.clock.at(stage.asker.channel.id), undefined);
+  assert.equal(stage.server.clock.at(stage.requester.channel.id), undefined);
   assert.deepEqual(await stage.kv([0n], { functionId: FunctionId.KV_PULL, epoch: 1, stamp: 0 }), ["REPLY 5"]);
   assert.deepEqual(await stage.call(rowsPush, push, { epoch: 1, stamp: 1 }), ["REPLY 6"]);
 });
@@ -144,7 +144,7 @@ test("a server with a log takes note of updates that are refused here: behind a 
   const noted: string[] = [];
   const refusals = { refusedAtGate: (_: unknown, { stamp }: FrameHeader, thrown: unknown) => noted.push(`${stamp} ${codeOf(thrown)}`) };
   const state = { arena, clock, ownership, epochWait, watch: new ArenaWatch(arena, SILENT_LOG), refusals };
-  stage.asker.serve(FunctionId.KV_PUSH, new RequestGate(stage.server.apps, state, stage.server.apps.served));
+  stage.requester.serve(FunctionId.KV_PUSH, new RequestGate(stage.server.apps, state, stage.server.apps.served));
   await stage.kv([0n], { epoch: 2, stamp: 1 });
   await stage.kv([0n], { epoch: 1, stamp: 2 });
   await stage.kv([KEY_LAST], { epoch: 2, stamp: 3 });
@@ -154,8 +154,8 @@ test("a server with a log takes note of updates that are refused here: behind a 
 test("the failure of an older epoch carries the placement that the server has", async () => {
   const stage = new GateStage();
   stage.adopt({ epoch: 5, policy: "range", moved: [3, 1] });
-  await stage.asker.request({ functionId: FunctionId.KV_PULL, args: [1], payload: new Uint8Array(8), epoch: 4 });
-  const [frame] = stage.asker.frames();
+  await stage.requester.request({ functionId: FunctionId.KV_PULL, args: [1], payload: new Uint8Array(8), epoch: 4 });
+  const [frame] = stage.requester.frames();
   assert.equal(frame?.header.kind, Kind.FAILURE);
   const { code, retryable, detail } = JSON.parse(new TextDecoder().decode(frame!.payload));
   assert.deepEqual([code, retryable, detail], ["WRONG_EPOCH", true, { epoch: 5, policy: "range", servers: [0, 1], moved: [3, 1] }]);
@@ -197,16 +197,16 @@ test("a request of a newer epoch waits until the placement is there, those behin
   let askCount = 0;
   stage.server.epochWait.requestPlacement = async () => void askCount++;
   assert.deepEqual(await stage.kv([1n], { epoch: 2, stamp: 1 }), []);
-  assert.equal(stage.asker.link.isPaused, true, "nothing more of the link is read");
+  assert.equal(stage.requester.link.isPaused, true, "nothing more of the link is read");
   assert.deepEqual(await stage.kv([2n], { epoch: 1, stamp: 2 }), []);
   assert.deepEqual(await stage.kv([3n], { epoch: 0, flags: APP_CUT, stamp: 3 }), []);
   assert.deepEqual(await stage.kv([1n], { epoch: 2, stamp: 1, request: 1 }), [], "the same request again is no second one");
   assert.ok(askCount > 0, "the scheduler is asked");
   stage.adopt({ epoch: 2 });
   await stage.clock.advance(0);
-  assert.deepEqual(stage.asker.answers(), ["REPLY 1", "FAILURE 2 WRONG_EPOCH", "REPLY 3"]);
+  assert.deepEqual(stage.requester.answers(), ["REPLY 1", "FAILURE 2 WRONG_EPOCH", "REPLY 3"]);
   assert.deepEqual(stage.applied, ["fresh 1", "fresh 3"]);
-  assert.equal(stage.asker.link.isPaused, false);
+  assert.equal(stage.requester.link.isPaused, false);
   assert.deepEqual(await stage.kv([4n], { epoch: 2, stamp: 4 }), ["REPLY 4"]);
 });
 
@@ -214,22 +214,22 @@ test("an epoch that the scheduler does not know in time is refused, and the link
   const stage = new GateStage();
   assert.deepEqual(await stage.kv([1n], { epoch: 9, stamp: 1 }), []);
   await stage.clock.advance(11_000);
-  assert.deepEqual(stage.asker.answers(), ["FAILURE 1 WRONG_EPOCH"]);
+  assert.deepEqual(stage.requester.answers(), ["FAILURE 1 WRONG_EPOCH"]);
   assert.deepEqual(stage.applied, []);
-  assert.equal(stage.asker.link.isPaused, false);
+  assert.equal(stage.requester.link.isPaused, false);
   assert.deepEqual(await stage.kv([2n], { epoch: 1, stamp: 2 }), ["REPLY 2"]);
 });
 
 test("requests that wait are not lost with their link: they are answered on the next one", async () => {
   const stage = new GateStage();
-  const { channel, link } = stage.asker;
+  const { channel, link } = stage.requester;
   await stage.kv([1n], { epoch: 2, stamp: 1 });
   channel.detach(link);
   channel.attach(link);
   assert.deepEqual(await stage.kv([1n], { epoch: 2, stamp: 1, request: 1 }), [], "sent again on the new link");
   stage.adopt({ epoch: 2 });
   await stage.clock.advance(0);
-  assert.deepEqual(stage.asker.answers(), ["REPLY 1"]);
+  assert.deepEqual(stage.requester.answers(), ["REPLY 1"]);
   assert.deepEqual(stage.applied, ["fresh 1"]);
 });
 
@@ -247,7 +247,7 @@ test("an update that was applied and is asked again after a part has left is not
     stage.server.functions.add(serve(about, { handler, again: handler }));
     const keys = new BigUint64Array(0);
     assert.deepEqual(await stage.call(about, { keys }, { epoch: 1, stamp: 1 }), ["REPLY 1"]);
-    const { channel, link } = stage.asker;
+    const { channel, link } = stage.requester;
     channel.detach(link);
     stage.adopt({ epoch: 2, policy: "range", servers: [1] });
     channel.attach(link);
@@ -279,18 +279,18 @@ test("a read that waited is refused when a part has left meanwhile, an update's 
       parked.resolve({});
       await stage.clock.advance(0);
       const refusal = effect === "update" ? "FAILURE 1 ANSWER_LOST" : "FAILURE 1 WRONG_EPOCH";
-      assert.deepEqual(stage.asker.answers(), [loses ? refusal : "REPLY 1"]);
+      assert.deepEqual(stage.requester.answers(), [loses ? refusal : "REPLY 1"]);
     }
 });
 
 test("what came of a request in several frames goes when its last one is refused: of a function, and of a kv request that is served whole (RequestGate.G3)", async () => {
   const stage = new GateStage();
-  const { server, asker } = stage;
+  const { server, requester } = stage;
   const frame = async (from: number, flags: number): Promise<string[]> => {
     const args = [note.signatureHash, 1, from, 2 * 65_536];
     const at = { functionId: FunctionId.FUNCTION, command: note.nameHash, args, flags, epoch: 1 };
-    await asker.request({ ...at, payload: new Uint8Array(65_536) });
-    return asker.answers();
+    await requester.request({ ...at, payload: new Uint8Array(65_536) });
+    return requester.answers();
   };
   server.openKv(1).serveWhole(() => assert.fail("it never comes whole"));
   const before = server.arena.usedBytes;
@@ -309,7 +309,7 @@ test("what came of a request in several frames goes when its last one is refused
 
 test("a kv push that waited for its application is refused when the placement has changed meanwhile, unless the application cut it", async () => {
   const stage = new GateStage();
-  const { server, asker, clock } = stage;
+  const { server, requester, clock } = stage;
   const applied: number[] = [];
   const app = (request: StubRequest): Promise<string[]> => stage.kv([0n], { app: 3, ...request });
   assert.deepEqual(await app({ epoch: 1, stamp: 1 }), []);
@@ -323,7 +323,7 @@ test("a kv push that waited for its application is refused when the placement ha
     },
   });
   await clock.run();
-  assert.deepEqual(asker.answers(), ["FAILURE 1 WRONG_EPOCH", "REPLY 2", "REPLY 3"]);
+  assert.deepEqual(requester.answers(), ["FAILURE 1 WRONG_EPOCH", "REPLY 2", "REPLY 3"]);
   assert.deepEqual(applied, [2, 3]);
   assert.deepEqual(await app({ epoch: 1, stamp: 1, request: 1 }), ["FAILURE 1 WRONG_EPOCH"], "asked again, it is refused again");
   assert.deepEqual(applied, [2, 3]);

@@ -228,7 +228,7 @@ export class ServerNode extends MemberNode {
     this.#chain?.registering(membership);
     this.#membership = membership;
     this.claim = this.#claimOf(membership);
-    epochWait.requestPlacement = () => membership.askPlacement();
+    epochWait.requestPlacement = () => membership.fetchPlacement();
     if (this.#restoreFrom !== undefined && this.claim === undefined) parameters.isRestoring = true;
   }
 
@@ -343,7 +343,7 @@ export class ServerNode extends MemberNode {
       await (outlivesDeaths ? Promise.race([entered, this.server.scaling.retired]) : entered);
     } catch (thrown) {
       if (!isStandby || wait.signal?.aborted === true || !isWeighbridgeError(thrown, "ABORTED")) throw thrown;
-      // The place of a standby that takes over is free; it may hear that first. One that was given up is FENCED.
+      // The slot of a standby that takes over is free; it may hear that first. One that was given up is FENCED.
       throw new WeighbridgeError("NODE_DEAD", thrown.message, { retryable: true, cause: thrown });
     }
   }

@@ -31,7 +31,7 @@ type Frame = { readonly command: number; readonly flags: number; readonly args: 
 
 class Stage {
   readonly clock = new SimClock();
-  readonly asker: StubCaller;
+  readonly requester: StubCaller;
   readonly arena = new Arena({ bytesMax: 2 ** 25 });
   readonly host: ServerFunctions;
 
@@ -64,8 +64,8 @@ class Stage {
       clock,
     );
     for (const fn of functions) this.host.add(fn);
-    this.asker = new StubCaller(clock);
-    this.asker.serve(FunctionId.FUNCTION, {
+    this.requester = new StubCaller(clock);
+    this.requester.serve(FunctionId.FUNCTION, {
       destination: (channel, header) => this.host.destination(channel, header),
       // After a restore nothing is fresh, and nothing is remembered.
       handle: (channel, header, bytes, at, fresh) => this.host.handle(channel, header, bytes, at, fresh && !isRestored),
@@ -74,8 +74,8 @@ class Stage {
 
   /** A frame arrives; returns what was answered to it: "REPLY 1", and values if there are any. */
   async ask(frame: Frame, request?: number): Promise<string[]> {
-    await this.asker.request(request === undefined ? frame : { ...frame, request });
-    return this.asker.frames().map(told);
+    await this.requester.request(request === undefined ? frame : { ...frame, request });
+    return this.requester.frames().map(told);
   }
 }
 
@@ -235,12 +235,12 @@ test("a call that waits is not run again by its duplicates, and answers once", a
   const frame = only(framesOf(fn, {}));
   assert.deepEqual(await stage.ask(frame, 1), []);
   assert.deepEqual(await stage.ask(frame, 1), []);
-  assert.equal(stage.asker.channel.parkedCount, 1);
+  assert.equal(stage.requester.channel.parkedCount, 1);
   gate.resolve({ n: 4 });
   await stage.clock.advance(0);
-  assert.deepEqual(stage.asker.frames().map(told), ["REPLY 1 4"]);
+  assert.deepEqual(stage.requester.frames().map(told), ["REPLY 1 4"]);
   assert.deepEqual(await stage.ask(frame, 1), ["REPLY 1 4"]);
-  assert.deepEqual([runs, stage.asker.channel.parkedCount], [1, 0]);
+  assert.deepEqual([runs, stage.requester.channel.parkedCount], [1, 0]);
 });
 
 /** Answers with memory of the arena that is held. */
@@ -272,10 +272,10 @@ test("what an answer lies in is held until its last frame has left, and let go o
     const { fn, released } = holder(() => stage, byteCount);
     const stage = new Stage([any(fn)]);
     const usedBytes = stage.arena.usedBytes;
-    stage.asker.receive(only(framesOf(fn, {})));
+    stage.requester.receive(only(framesOf(fn, {})));
     if (byteCount > 1000) assert.equal(released.length, 0, "nothing has left yet");
     await stage.clock.advance(0);
-    assert.equal(stage.asker.frames().length, frameCount);
+    assert.equal(stage.requester.frames().length, frameCount);
     await stage.clock.run();
     assert.equal(released.length, 1, `${byteCount} bytes`);
     assert.equal(stage.arena.usedBytes, usedBytes);
@@ -285,9 +285,9 @@ test("what an answer lies in is held until its last frame has left, and let go o
 test("what an answer lies in is let go when its link breaks, and when the handler throws after it took it (FunctionHost.H3)", async () => {
   const { fn, released } = holder(() => stage, 3 * BLOCK_BYTES);
   const stage = new Stage([any(fn)]);
-  stage.asker.receive(only(framesOf(fn, {})));
-  stage.asker.channel.detach(stage.asker.link);
-  while (stage.asker.link.flush());
+  stage.requester.receive(only(framesOf(fn, {})));
+  stage.requester.channel.detach(stage.requester.link);
+  while (stage.requester.link.flush());
   await stage.clock.run();
   assert.equal(released.length, 1);
   let isReleased = false;
@@ -348,7 +348,7 @@ test("a request in pieces with a hole, or that never ends, is refused or forgott
   assert.equal(stage.arena.usedBytes, usedBytes, "what was refused is forgotten");
   await stage.ask(frames[0] as Frame);
   assert.ok(stage.arena.usedBytes > usedBytes);
-  stage.host.forgetNode(stage.asker.channel.id);
+  stage.host.forgetNode(stage.requester.channel.id);
   assert.equal(stage.arena.usedBytes, usedBytes);
   assert.equal(runs.handled, 0);
 });

@@ -259,7 +259,7 @@ export class ParameterControl implements PushCheck {
     const change = mode === undefined ? { consistency: "", clock: 0, turn: 0 } : await this.#turnOf(mode, fromClock, wait);
     const request = { parameter, settings: isSet ? JSON.stringify(body) : "", ...change };
     const told = await functions.steady();
-    const changes = await functions.callAll(parameterConfigure, request, this.#asked(wait)).finally(told);
+    const changes = await functions.callAll(parameterConfigure, request, this.#scoped(wait)).finally(told);
     return mode === undefined ? this.clock : Math.max(...changes.map(({ clock }) => clock));
   }
 
@@ -278,10 +278,10 @@ export class ParameterControl implements PushCheck {
   /** How the parameter stands on every server. */
   async #states(wait: WaitOptions): Promise<readonly ParameterState[]> {
     const { functions, parameter } = this.#options;
-    return await functions.callAll(parameterState, { parameter, name: this.handle.name }, this.#asked(wait));
+    return await functions.callAll(parameterState, { parameter, name: this.handle.name }, this.#scoped(wait));
   }
 
-  #asked(wait: WaitOptions): CallWait & { readonly scope: number } {
+  #scoped(wait: WaitOptions): CallWait & { readonly scope: number } {
     return { ...wait, scope: this.#options.parameter, subject: this.handle };
   }
 
@@ -307,7 +307,7 @@ export class ParameterControl implements PushCheck {
     const edition = await catalogue.clear(this.handle.name, wait);
     const cleared = await functions.steady();
     const request = { parameter, edition, pushNumber: this.handle.pushNumber };
-    await functions.callAll(parameterClear, request, this.#asked(wait)).finally(cleared);
+    await functions.callAll(parameterClear, request, this.#scoped(wait)).finally(cleared);
     this.handle.cleared();
   }
 

@@ -66,7 +66,7 @@ export class RendezvousClient {
     const { generation, value = "" } = options;
     const { waitMs, deadlineMs, signal } = wait;
     const request = checked({ name, generation, value, waitMs: Math.ceil(waitMs) });
-    const reply = await waitFor(this.#membership.ask(RENDEZVOUS, request), titleOf(request), this.#clock, { deadlineMs, signal });
+    const reply = await waitFor(this.#membership.callScheduler(RENDEZVOUS, request), titleOf(request), this.#clock, { deadlineMs, signal });
     if (reply.values !== undefined) this.#remember({ name, generation, values: reply.values });
     return reply;
   }

@@ -67,7 +67,7 @@ export class UnitClient {
     const feed = new UnitFeed({
       ...{ description, clock: this.#clock, before: this.#accounts.get(key), idleMs: Math.max(1, Math.round(idleMs)) },
       ...(assignment === "rounds" ? { firstClock: options.firstClock ?? 0, partsMax: Math.floor(partsMax) } : {}),
-      ask: (request) => this.#membership.ask(UNITS, request),
+      request: (request) => this.#membership.callScheduler(UNITS, request),
       ended: (ended) => this.#remember(ended),
     });
     this.#feeds.set(key, feed);

@@ -28,7 +28,7 @@ class Stage {
       clock: this.clock,
       idleMs: 20,
       before: undefined,
-      ask: (request) => {
+      request: (request) => {
         this.asked.push(request);
         const reply = new Deferred<UnitsReply>();
         this.#replies.push(reply);
@@ -44,12 +44,12 @@ class Stage {
     return this.asked.at(-1) as UnitsRequest;
   }
 
-  /** Whether no ask is open. */
+  /** Whether no request is open. */
   get isAnswered(): boolean {
     return this.#answeredCount === this.asked.length;
   }
 
-  /** Answers the ask that is open. */
+  /** Answers the request that is open. */
   async answer(reply: Partial<UnitsReply> | Error): Promise<void> {
     const open = this.#replies.at(-1);
     assert.ok(open !== undefined);
@@ -84,7 +84,7 @@ test("units come in their order, with batch and part, and more are asked for bef
   assert.deepEqual([(await stage.nextUnit()).unit, (await stage.nextUnit()).unit], [6, 10]);
 });
 
-test("what is done is told with the next ask, or a little later, and again if the ask failed", async () => {
+test("what is done is told with the next request, or a little later, and again if that failed", async () => {
   const stage = new Stage();
   await stage.stock(0, 4);
   for (let i = 0; i < 3; i++) stage.feed.done((await stage.nextUnit()).unit);
@@ -113,7 +113,7 @@ test("what is done is told with the next ask, or a little later, and again if th
   assert.equal(stage.asked.length, before + 1, "nothing more to tell");
 });
 
-test("a fast worker comes to ask for many, a slow one for one at a time", async () => {
+test("a fast worker comes to request many, a slow one for one at a time", async () => {
   for (const [stepMs, lease] of [
     [5, 20],
     [0, 64],
@@ -190,7 +190,7 @@ test("what a worker lost while it was taken for dead is not begun any more; what
   await stage.stock(0, 4);
   const first = await stage.nextUnit();
   await stage.nextUnit();
-  await stage.answer({}); // its first ask ahead
+  await stage.answer({}); // its first request ahead
   await stage.nextUnit();
   await stage.answer({ lost: [0, 4], units: [8, 9] });
   assert.equal((await stage.nextUnit()).unit, 8);

@@ -47,7 +47,7 @@ export type UnitFeedOptions = {
   readonly idleMs: number;
   /** What this worker did of the epoch before, and closed. */
   readonly before: UnitsAccount | undefined;
-  readonly ask: (request: UnitsRequest) => Promise<UnitsReply>;
+  readonly request: (request: UnitsRequest) => Promise<UnitsReply>;
   /** It is over, or was closed. */
   readonly ended: (feed: UnitFeed) => void;
 };
@@ -134,9 +134,9 @@ export class UnitFeed {
     if (this.description.assignment !== "rounds") this.#isRetired = true; // `close` gives back what is in stock
   }
 
-  /** The first ask: throws SPEC_MISMATCH when another worker described the epoch differently. */
+  /** The first request: throws SPEC_MISMATCH when another worker described the epoch differently. */
   async open(wait: WaitOptions): Promise<void> {
-    await waitFor(this.#ask({ isPatient: false }).answer, `the units of "${this.description.name}"`, this.#clock, wait);
+    await waitFor(this.#request({ isPatient: false }).answer, `the units of "${this.description.name}"`, this.#clock, wait);
   }
 
   /**
@@ -157,10 +157,10 @@ export class UnitFeed {
       if (this.#isOver || this.#isRetired) return "over";
       const excess = `${this.#begun.size} units of epoch ${epoch} of "${name}" were begun and none of them is done: call done() for each`;
       if (this.#begun.size >= UNITS_HELD_MAX) throw new WeighbridgeError("QUEUE_FULL", excess);
-      const ask = this.#open ?? this.#ask({ isPatient: true });
+      const open = this.#open ?? this.#request({ isPatient: true });
       const restMs = deadlineMs === undefined ? undefined : Math.max(0, giveUpAtMs - this.#clock.nowMs());
-      await waitFor(ask.answer, `a unit of "${name}"`, this.#clock, { ...wait, deadlineMs: restMs });
-      if (!ask.isPatient || this.#stock.length > 0 || this.#isOver || this.#isClosed) continue;
+      await waitFor(open.answer, `a unit of "${name}"`, this.#clock, { ...wait, deadlineMs: restMs });
+      if (!open.isPatient || this.#stock.length > 0 || this.#isOver || this.#isClosed) continue;
       this.#checkAwaited(deadlineMs);
       return "idle"; // UnitFeed.F4
     }
@@ -194,8 +194,8 @@ export class UnitFeed {
     this.#isClosed = true;
     this.#cancelFlush?.();
     try {
-      while (this.#open !== undefined) await waitFor(this.#open.answer.catch(ignored), "the open ask", this.#clock, wait);
-      if (!this.#isOver) await waitFor(this.#ask({ isPatient: false }).answer, "the scheduler to take units back", this.#clock, wait);
+      while (this.#open !== undefined) await waitFor(this.#open.answer.catch(ignored), "the open request", this.#clock, wait);
+      if (!this.#isOver) await waitFor(this.#request({ isPatient: false }).answer, "the scheduler to take units back", this.#clock, wait);
     } catch {
       // The scheduler is away or fenced us: it lends the units again when it misses this worker, or hears from it that
       // it holds none.
@@ -231,7 +231,7 @@ export class UnitFeed {
     this.#begun.set(lent.unit.unit, lent);
     this.#doneAtMs ??= this.#clock.nowMs();
     // UnitFeed.F2
-    if (this.#stock.length <= this.#lease() / 2 && this.#open === undefined && !this.#isOver) this.#ask({ isPatient: false });
+    if (this.#stock.length <= this.#lease() / 2 && this.#open === undefined && !this.#isOver) this.#request({ isPatient: false });
     return lent.unit;
   }
 
@@ -253,7 +253,7 @@ export class UnitFeed {
     if (this.#cancelFlush !== undefined || this.#isClosed || this.#isOver) return;
     this.#cancelFlush = this.#clock.after(FLUSH_MS, () => {
       this.#cancelFlush = undefined;
-      if (this.#open === undefined && this.#unreported.size > 0 && !this.#isClosed) this.#ask({ isPatient: false });
+      if (this.#open === undefined && this.#unreported.size > 0 && !this.#isClosed) this.#request({ isPatient: false });
     });
   }
 
@@ -263,8 +263,8 @@ export class UnitFeed {
     return [...held.runs];
   }
 
-  #ask({ isPatient }: { readonly isPatient: boolean }): { readonly answer: Promise<void>; readonly isPatient: boolean } {
-    assert(this.#open === undefined, "one ask is open at a time"); // UnitFeed.F1
+  #request({ isPatient }: { readonly isPatient: boolean }): { readonly answer: Promise<void>; readonly isPatient: boolean } {
+    assert(this.#open === undefined, "one request is open at a time"); // UnitFeed.F1
     const { description, idleMs, partsMax } = this.#options;
     const unused = new RunSet();
     if (this.#isClosed) for (const { from, to } of this.#stock) unused.add(from, to);
@@ -277,7 +277,7 @@ export class UnitFeed {
       ...(this.#nextClock === undefined ? {} : { clock: this.#nextClock, partsMax }),
       ...(this.#isRetiring ? { retires: true } : {}),
     };
-    const asked = this.#options.ask(request).finally(() => {
+    const asked = this.#options.request(request).finally(() => {
       this.#open = undefined;
     });
     const answer = asked.then((reply) => {

@@ -114,7 +114,7 @@ export class WorkerMesh {
       throw thrown;
     });
     const address = await this.#listening;
-    const reply = await this.#ask({ step: "enter", address, generation: this.#gathered.generation });
+    const reply = await this.#request({ step: "enter", address, generation: this.#gathered.generation });
     const { generation, members } = reply;
     this.#gathered = { generation, members };
     this.#hasLeft = false;
@@ -123,13 +123,13 @@ export class WorkerMesh {
 
   /** The workers that wait for the next generation. */
   async look(): Promise<GatherReply> {
-    return await this.#ask({ step: "look", address: "", generation: 0 });
+    return await this.#request({ step: "look", address: "", generation: 0 });
   }
 
   /** This worker is to be in no further generation. */
   async leave(): Promise<void> {
     this.#hasLeft = true;
-    await this.#ask({ step: "leave", address: "", generation: 0 });
+    await this.#request({ step: "leave", address: "", generation: 0 });
   }
 
   /** The way to another worker, which the roster knows in this incarnation. */
@@ -145,9 +145,9 @@ export class WorkerMesh {
   }
 
   /** Tells the scheduler where this worker listens for the others, and waits for the generation that it is in then. */
-  async #ask(request: GatherRequest): Promise<GatherReply> {
+  async #request(request: GatherRequest): Promise<GatherReply> {
     if (request.step !== "look") this.#membership.address = request.address;
-    const reply = await this.#membership.ask(GATHER, request);
+    const reply = await this.#membership.callScheduler(GATHER, request);
     this.#membership.adopt(reply.roster);
     return reply;
   }

@@ -26,7 +26,7 @@ import { relayCall } from "../../src/contracts/tools.ts";
 import { assignmentMessage, encodeKeyRequest, gradientsMessage, rowsMessage } from "../../src/faces/training/row-messages.ts";
 import { elementTypeOf } from "../../src/kernel/elements.ts";
 import { sliceByRange } from "../../src/keys/key-list.ts";
-import { ask } from "../../src/peer/call-function.ts";
+import { callJson } from "../../src/peer/call-function.ts";
 import { PeerMetrics } from "../../src/peer/channel-host.ts";
 import { Connection } from "../../src/peer/connection.ts";
 import { functionCalls } from "../../src/peer/function-call.ts";
@@ -242,10 +242,10 @@ async function controlVectors(): Promise<GoldenVector[]> {
 }
 
 async function control<Q, R>(name: string, about: string, message: JsonContract<Q, R>, body: Q): Promise<GoldenVector> {
-  const { asker, clock } = new RecordedExchange();
-  ask(asker.channel, message, body, clock).catch(() => {}); // nobody answers
+  const { requester, clock } = new RecordedExchange();
+  callJson(requester.channel, message, body, clock).catch(() => {}); // nobody answers
   await clock.run();
-  return { name, about, frames: asker.link.takeFrames() };
+  return { name, about, frames: requester.link.takeFrames() };
 }
 
 async function conversationVectors(): Promise<GoldenVector[]> {
@@ -259,7 +259,7 @@ async function conversationVectors(): Promise<GoldenVector[]> {
 }
 
 async function simpleVectors(): Promise<GoldenVector[]> {
-  const { asker, clock } = new RecordedExchange();
+  const { requester, clock } = new RecordedExchange();
   const ping = { body: new TextEncoder().encode("ping!") };
   const address = { app: 3, customer: 2, command: 42 };
   for (const call of functionCalls({
@@ -267,9 +267,13 @@ async function simpleVectors(): Promise<GoldenVector[]> {
     answered: () => {},
     failed: () => {},
   }))
-    asker.channel.send(call);
+    requester.channel.send(call);
   await clock.run();
-  const request = { name: "simple-request", about: "head 42 with a body of five bytes, to application 3", frames: asker.link.takeFrames() };
+  const request = {
+    name: "simple-request",
+    about: "head 42 with a body of five bytes, to application 3",
+    frames: requester.link.takeFrames(),
+  };
   return await answered(request, "simple-reply", "its answer");
 }
 
@@ -287,18 +291,18 @@ type KvInput = {
 
 /** The frames of a kv request, cut as a worker cuts them. */
 async function kvFrames(functionId: KvFunctionId, input: KvInput): Promise<Uint8Array[]> {
-  const { asker, clock } = new RecordedExchange();
-  for (const call of kvCalls(functionId, input)) asker.channel.send(call);
+  const { requester, clock } = new RecordedExchange();
+  for (const call of kvCalls(functionId, input)) requester.channel.send(call);
   await clock.run();
-  return asker.link.takeFrames();
+  return requester.link.takeFrames();
 }
 
 /** Three requests that leave together. */
 async function runVector(name: string, about: string, functionId: KvFunctionId, inputs: readonly KvInput[]): Promise<GoldenVector> {
-  const { asker, clock } = new RecordedExchange();
-  for (const [i, input] of inputs.entries()) for (const call of kvCalls(functionId, input, 12 + i)) asker.channel.send(call);
+  const { requester, clock } = new RecordedExchange();
+  for (const [i, input] of inputs.entries()) for (const call of kvCalls(functionId, input, 12 + i)) requester.channel.send(call);
   await clock.run();
-  return { name, about, frames: asker.link.takeFrames() };
+  return { name, about, frames: requester.link.takeFrames() };
 }
 
 function kvCalls(functionId: KvFunctionId, input: KvInput, timestamp = 12): KvCall[] {
@@ -377,8 +381,8 @@ async function functionFrames<Q extends Fields, R extends Fields>(
   request: FieldValues<Q>,
   from: "worker" | "server" = "worker",
 ): Promise<Uint8Array[]> {
-  const { asker, server, clock } = new RecordedExchange();
-  const { channel, link } = from === "worker" ? asker : server;
+  const { requester, server, clock } = new RecordedExchange();
+  const { channel, link } = from === "worker" ? requester : server;
   const calls = functionCalls({ fn, request, number: 7, priority: 2, scope: 0, answered: () => {}, failed: () => {} });
   for (const call of calls) channel.send(call);
   await clock.run();
@@ -448,12 +452,12 @@ async function functionVectors(): Promise<GoldenVector[]> {
 
 /** Parts as a worker sends them. */
 async function collectiveVectors(): Promise<GoldenVector[]> {
-  const { asker, clock } = new RecordedExchange();
+  const { requester, clock } = new RecordedExchange();
   const send = async (label: Partial<PartLabel> & { readonly kind: number }, payload: Uint8Array): Promise<Uint8Array[]> => {
     const whole = { generation: 3, sequence: 0, root: 0, length: 0, index: 0, ...label };
-    asker.channel.send(new PartCall({ label: whole, payload, acknowledged: () => {}, failed: () => {} }));
+    requester.channel.send(new PartCall({ label: whole, payload, acknowledged: () => {}, failed: () => {} }));
     await clock.run();
-    return asker.link.takeFrames();
+    return requester.link.takeFrames();
   };
   const floats = new Uint8Array(Float32Array.of(1, -2, 0.5).buffer);
   const { ALL_REDUCE, EXCHANGE, BROADCAST, OVER } = CollectiveKind;

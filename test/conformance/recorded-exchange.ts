@@ -80,12 +80,12 @@ class End {
 
 export class RecordedExchange {
   readonly clock: SimClock = new SimClock();
-  readonly asker: End;
+  readonly requester: End;
   readonly server: End;
 
   /** `serverBuffer` is where the server reads to; in its arena when it needs that. */
   constructor(serverBuffer: Uint8Array = new Uint8Array(READ_BUFFER_BYTES)) {
-    this.asker = new End(this.clock, SERVER_NODE, new Uint8Array(READ_BUFFER_BYTES));
+    this.requester = new End(this.clock, SERVER_NODE, new Uint8Array(READ_BUFFER_BYTES));
     this.server = new End(this.clock, WORKER_NODE, serverBuffer);
   }
 
@@ -93,13 +93,13 @@ export class RecordedExchange {
   async settle(): Promise<{ readonly asked: Uint8Array[]; readonly answered: Uint8Array[] }> {
     for (;;) {
       await this.clock.run();
-      const requests = this.asker.link.takeBytes();
+      const requests = this.requester.link.takeBytes();
       this.server.take(requests);
       await this.clock.run();
       const answers = this.server.link.takeBytes();
-      this.asker.take(answers);
+      this.requester.take(answers);
       if (requests.length === 0 && answers.length === 0) break;
     }
-    return { asked: this.asker.link.takeFrames(), answered: this.server.link.takeFrames() };
+    return { asked: this.requester.link.takeFrames(), answered: this.server.link.takeFrames() };
   }
 }

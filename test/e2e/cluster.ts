@@ -3,7 +3,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { SILENT_LOG } from "../../src/base/log.ts";
-import { askStatus } from "../../src/cli/cluster-client.ts";
+import { fetchStatus } from "../../src/cli/cluster-client.ts";
 import { freePort } from "../../src/node/launcher/free-port.ts";
 import { realClock } from "../../src/node/real-clock.ts";
 import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
@@ -34,7 +34,7 @@ export class Cluster extends Processes {
     const clock = realClock();
     const ask = { address: `tcp://127.0.0.1:${this.port}`, deadlineMs: 1000, clock };
     for (let tries = 0; tries < 200; tries++) {
-      const status = await askStatus({ ...ask, transport: new SocketTransport({ clock, log: SILENT_LOG }) }).catch(() => undefined);
+      const status = await fetchStatus({ ...ask, transport: new SocketTransport({ clock, log: SILENT_LOG }) }).catch(() => undefined);
       if ((status?.waiting.length ?? 0) >= count) return;
       await sleep(100);
     }

@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { SILENT_LOG } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
-import { askStatus } from "../../src/cli/cluster-client.ts";
+import { fetchStatus } from "../../src/cli/cluster-client.ts";
 import { realClock } from "../../src/node/real-clock.ts";
 import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
 import type { StatusEntry, StatusReply } from "../../src/wire/control.ts";
@@ -97,7 +97,7 @@ export class Copies {
   async #status(): Promise<StatusReply | undefined> {
     const clock = realClock();
     const ask = { address: `tcp://127.0.0.1:${this.#cluster.port}`, deadlineMs: 1000, clock };
-    return await askStatus({ ...ask, transport: new SocketTransport({ clock, log: SILENT_LOG }) }).catch(() => undefined);
+    return await fetchStatus({ ...ask, transport: new SocketTransport({ clock, log: SILENT_LOG }) }).catch(() => undefined);
   }
 
   /**

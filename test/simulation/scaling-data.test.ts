@@ -82,7 +82,7 @@ type Change = (cluster: SimCluster) => Promise<void>;
 function scaledTo(to: number): Change {
   return async (cluster) => {
     const scaling = scalingOf(cluster);
-    const end = await cluster.run(scaling.ask({ to }).then((number) => scaling.ended(number)));
+    const end = await cluster.run(scaling.request({ to }).then((number) => scaling.ended(number)));
     assert.equal(end.outcome, "done", end.reason);
     assert.equal(cluster.scheduler.roster.placement?.servers.length, to);
   };
@@ -92,7 +92,7 @@ function scaledTo(to: number): Change {
 async function takenBack(cluster: SimCluster): Promise<void> {
   const scaling = scalingOf(cluster);
   const before = String(cluster.scheduler.roster.placement?.servers);
-  await cluster.run(scaling.ask({ add: 1 }));
+  await cluster.run(scaling.request({ add: 1 }));
   await reaches(cluster, ({ current }) => current?.step === "moving" && (current.moved ?? 0) > 0);
   const number = await cluster.run(scaling.rollBack("out"));
   assert.deepEqual(
@@ -105,7 +105,7 @@ async function takenBack(cluster: SimCluster): Promise<void> {
 /** The scheduler is killed while parts move, and started again: it goes on. */
 async function overRestart(cluster: SimCluster): Promise<void> {
   const count = cluster.scheduler.roster.placement?.servers.length ?? 0;
-  await cluster.run(scalingOf(cluster).ask({ add: 1 }));
+  await cluster.run(scalingOf(cluster).request({ add: 1 }));
   await reaches(cluster, ({ current }) => current?.step === "moving" && (current.moved ?? 0) > 0);
   cluster.kill(SCHEDULER_ID);
   await cluster.clock.advance(30);
@@ -167,12 +167,12 @@ test("a job whose application of the kv face holds keys refuses to scale, by the
   for (const rank of [0, 1]) new KVServer(cluster.server(rank), 5);
   await cluster.run(
     scalingOf(cluster)
-      .ask({ to: 2 })
+      .request({ to: 2 })
       .then((number) => scalingOf(cluster).ended(number)),
   ); // nothing is there yet
   const worker = new KVWorker(cluster.worker(0), 5);
   await cluster.run(worker.wait(worker.push(BigUint64Array.of(1n, 2n ** 63n), new Float32Array(2))));
-  await assert.rejects(cluster.run(scalingOf(cluster).ask({ to: 3 })), (error: unknown) => {
+  await assert.rejects(cluster.run(scalingOf(cluster).request({ to: 3 })), (error: unknown) => {
     return isWeighbridgeError(error, "UNSUPPORTED") && /cannot change: application 5 has keys of the kv face/.test(error.message);
   });
   assert.deepEqual(cluster.scheduler.roster.placement?.servers, [0, 1]);
@@ -188,7 +188,7 @@ test("fewer servers than memory holds the job's parts are refused, from what the
   await cluster.run(tensor.push(ones, DEADLINE));
   const before = cluster.scheduler.roster.placement;
   const room = throwsCode("ARENA_FULL", /server 0 would hold \d+ MiB of the job's \d+ MiB, and has room for \d+ MiB; keep more servers/);
-  await assert.rejects(cluster.run(scalingOf(cluster).ask({ to: 1 })), room);
+  await assert.rejects(cluster.run(scalingOf(cluster).request({ to: 1 })), room);
   assert.deepEqual(cluster.scheduler.roster.placement, before);
   const { current, queued, ended } = scalingOf(cluster).report();
   assert.deepEqual([current, queued, ended], [undefined, [], []]);

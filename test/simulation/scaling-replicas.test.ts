@@ -103,7 +103,7 @@ suite("replicated servers that come and leave", () => {
   test("a head that dies just before a change is asked for keeps nobody from it: its standby answers", async () => {
     const bsp = await trainWhile(6, async (job) => {
       assert.ok(job.kill("server", 0));
-      const number = await job.cluster.run(job.scaling.ask({ to: 2 }));
+      const number = await job.cluster.run(job.scaling.request({ to: 2 }));
       assert.deepEqual(await job.ended(number), { number, outcome: "done" });
     });
     assert.deepEqual(bsp, expected);
@@ -158,7 +158,7 @@ suite("replicated servers that come and leave", () => {
     assert.deepEqual(bsp, expected);
   });
 
-  test("a standby that hears first that its place is free, and then that it takes over, stays", async () => {
+  test("a standby that hears first that its slot is free, and then that it takes over, stays", async () => {
     const bsp = await trainWhile(10, async (job) => {
       await job.scaleTo(2);
       const number = await job.ask(1);

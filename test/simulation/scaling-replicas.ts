@@ -41,7 +41,7 @@ const REFILL_MS = 200;
 /** From here on ranks are names of processes that ask for none. */
 export const SPARE = 50;
 
-/** A place of a rank. */
+/** A slot of a rank. */
 export type CopyRole = "server" | "standby";
 const COPIES: readonly CopyRole[] = ["server", "standby"];
 
@@ -137,13 +137,13 @@ export class ScalingReplicas {
     return this.cluster.running(SCHEDULER_ID) === undefined ? undefined : this.scaling.report();
   }
 
-  /** What the scheduler has in this place, if it is alive. */
+  /** What the scheduler has in this slot, if it is alive. */
   entry(role: CopyRole, rank: number): RosterEntry | undefined {
     const roster = this.cluster.running(SCHEDULER_ID)?.roster.nodes ?? [];
     return roster.find((one) => one.role === role && one.rank === rank && one.state === "alive");
   }
 
-  /** The process that holds this place, by its name. */
+  /** The process that holds this slot, by its name. */
   #nodeOf(role: CopyRole, rank: number): number | undefined {
     const { cluster } = this;
     const label = this.entry(role, rank)?.label;
@@ -164,7 +164,7 @@ export class ScalingReplicas {
     return true;
   }
 
-  /** A process for the free place of a rank, if it has one. */
+  /** A process for the free slot of a rank, if it has one. */
   refill(rank: number): void {
     const free = COPIES.map((role) => idOf(role, rank)).find((node) => this.cluster.running(node) === undefined);
     if (free !== undefined && this.#ranks.has(rank)) this.startCopy(free);
@@ -208,7 +208,7 @@ export class ScalingReplicas {
     const { cluster } = this;
     for (let tries = 0; ; tries++) {
       try {
-        return await cluster.run(this.scaling.ask({ to, timeoutMs: TIMEOUT_MS }));
+        return await cluster.run(this.scaling.request({ to, timeoutMs: TIMEOUT_MS }));
       } catch (thrown) {
         const isAway = cluster.running(SCHEDULER_ID) === undefined || AWAY.some((code) => isWeighbridgeError(thrown, code));
         if (!isAway || tries === 100) throw thrown;

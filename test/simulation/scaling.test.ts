@@ -43,13 +43,13 @@ test("servers that were asked for get their ranks, and those that are to leave e
   await cluster.start();
   const ends = [0, 1].map((rank) => cluster.server(rank).finalize());
   const scaling = scalingOf(cluster);
-  await cluster.run(scaling.ask({ to: 4 }));
+  await cluster.run(scaling.request({ to: 4 }));
   const [third, fourth] = await cluster.run(Promise.all([serve(cluster, 2), serve(cluster, 3)]));
   await cluster.clock.advance(200);
   assert.deepEqual(scaling.report().ended, [{ number: 1, outcome: "done" }]);
   assert.deepEqual(cluster.scheduler.roster.placement?.servers, [0, 1, 2, 3]);
   assert.ok(third !== undefined && fourth !== undefined);
-  await cluster.run(scaling.ask({ leave: [0, 3] }));
+  await cluster.run(scaling.request({ leave: [0, 3] }));
   await cluster.run(Promise.all([ends[0], fourth.ended])); // they end without an error
   await cluster.clock.advance(200);
   assert.equal(servers(cluster), "1 alive, 2 alive");
@@ -66,7 +66,7 @@ test("a server that nobody asked for waits as a spare, says so, and gets a rank 
   const spare = serve(cluster, 2);
   await cluster.clock.advance(60_000); // longer than a start may take
   assert.ok(lines.some((line) => /waiting as a spare: all 2 servers .* `weighbridge scale --servers 3`/.test(line)));
-  await cluster.run(scalingOf(cluster).ask({ to: 3 }));
+  await cluster.run(scalingOf(cluster).request({ to: 3 }));
   await cluster.run(spare);
   await cluster.clock.advance(200);
   assert.equal(servers(cluster), "0 alive, 1 alive, 2 alive");
@@ -87,7 +87,7 @@ test("whoever waits for a change that is under way when the job ends is told so"
   const cluster = clusterOf();
   await cluster.start();
   const scaling = scalingOf(cluster);
-  const number = await cluster.run(scaling.ask({ to: 3 }));
+  const number = await cluster.run(scaling.request({ to: 3 }));
   const ended = scaling.ended(number);
   const offices = [SCHEDULER_ID, idOf("server", 0), idOf("server", 1), idOf("worker", 0)].map((node) => cluster.office(node));
   await cluster.run(
@@ -102,7 +102,7 @@ test("when no server comes, the change is taken back; one that came leaves, and 
   const cluster = clusterOf();
   await cluster.start();
   const scaling = scalingOf(cluster);
-  await cluster.run(scaling.ask({ to: 4, timeoutMs: 5000 }));
+  await cluster.run(scaling.request({ to: 4, timeoutMs: 5000 }));
   const third = await cluster.run(serve(cluster, 2));
   await cluster.clock.advance(6000);
   await cluster.run(third.ended);
@@ -118,7 +118,7 @@ test("a new server that dies before it has parts ends neither the job nor the ch
   const cluster = clusterOf();
   await cluster.start();
   const scaling = scalingOf(cluster);
-  await cluster.run(scaling.ask({ to: 4 }));
+  await cluster.run(scaling.request({ to: 4 }));
   const first = await cluster.run(serve(cluster, 2));
   first.ended.catch(() => {}); // it is killed
   cluster.kill(idOf("server", 2));

@@ -93,16 +93,16 @@ class Storm {
     const run = <T>(promise: Promise<T>): Promise<T> => cluster.clock.runUntil(promise, { untilMs: cluster.clock.nowMs() + 60_000 });
     const spec = specText(name);
     if (random.chance(0.2)) {
-      await run(membership.ask(catalogueReserve, { names: [name] }));
+      await run(membership.callScheduler(catalogueReserve, { names: [name] }));
       return;
     }
-    const { parameters } = await run(membership.ask(catalogueOpen, { specs: [spec] }));
+    const { parameters } = await run(membership.callScheduler(catalogueOpen, { specs: [spec] }));
     const { number = 0, edition = 0 } = parameters[0] ?? {};
     const seen = this.numbers.get(name) ?? new Set();
     this.numbers.set(name, seen.add(number));
     this.#tell(host, { name, number, edition, spec });
     if (random.chance(0.7)) return;
-    await run(membership.ask(catalogueClear, { name, edition }));
+    await run(membership.callScheduler(catalogueClear, { name, edition }));
     this.#tell(host, { name, number, edition: edition + 1 });
   }
 

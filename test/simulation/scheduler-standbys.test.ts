@@ -109,7 +109,7 @@ class Standbys {
 
   async open(name: string): Promise<void> {
     const node = this.nodes[1 + this.random.below(2)];
-    const opened = node?.ask(catalogueOpen, { specs: [specText(name)] }).then(({ parameters }) => {
+    const opened = node?.callScheduler(catalogueOpen, { specs: [specText(name)] }).then(({ parameters }) => {
       const number = parameters[0]?.number ?? 0;
       assert.equal(this.numbers.get(name) ?? number, number, `${name} keeps its number`);
       this.numbers.set(name, number);

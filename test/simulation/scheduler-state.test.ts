@@ -121,7 +121,7 @@ class DurableJob {
   /** A worker makes a parameter; what it is told is noted. */
   async open(host: string, name: string): Promise<void> {
     const node = this.nodes.get(host);
-    const asked = node?.ask(catalogueOpen, { specs: [specText(name)] }).then(({ parameters }) => {
+    const asked = node?.callScheduler(catalogueOpen, { specs: [specText(name)] }).then(({ parameters }) => {
       const number = parameters[0]?.number ?? 0;
       assert.equal(this.numbers.get(name) ?? number, number, `${name} keeps its number`);
       this.numbers.set(name, number);
@@ -362,6 +362,6 @@ test("a worker finds a parameter again that only dead nodes knew", async () => {
   await job.run();
   job.die();
   await job.goOn();
-  const found = job.nodes.get("w1")?.ask(catalogueFind, { name: "a" });
+  const found = job.nodes.get("w1")?.callScheduler(catalogueFind, { name: "a" });
   assert.equal((await job.cluster.clock.runUntil(found ?? Promise.reject(new Error("no worker")))).entry?.number, 1);
 });

@@ -15,7 +15,7 @@ const BATCH = 4_000;
 const keysFrom = (from: number, count: number): BigUint64Array => BigUint64Array.from({ length: count }, (_, i) => BigInt(from + i));
 
 /** A worker that waits for what it asks. */
-class Asker {
+class Requester {
   readonly kv: KVWorker;
   readonly #cluster: MemoryCluster;
 
@@ -50,47 +50,47 @@ class Asker {
 test("a server that is full of narrow values is read and added to, and has warned at 80 and 95 percent", async () => {
   const cluster = await MemoryCluster.start({ arenaBytesMax: 16 * MIB });
   new KVServer(cluster.server(), 0);
-  const asker = new Asker(cluster, new KVWorker(cluster.worker(), 0));
-  const count = await asker.fill(16, BATCH);
+  const requester = new Requester(cluster, new KVWorker(cluster.worker(), 0));
+  const count = await requester.fill(16, BATCH);
   const warnings = cluster.logLines.filter((line) => /memory for parameters is \d+ % full/.test(line));
   assert.equal(warnings.length, 2, cluster.logLines.join("\n"));
   for (let round = 2; round <= 3; round++) {
-    await asker.push(keysFrom(0, count), 16);
-    const values = await asker.pull(keysFrom(0, count), 16);
+    await requester.push(keysFrom(0, count), 16);
+    const values = await requester.pull(keysFrom(0, count), 16);
     assert.ok(values.every((value) => value === round));
   }
-  assert.deepEqual(await asker.pull(keysFrom(count + 5, 100), 16), new Float32Array(1600));
-  await assert.rejects(asker.push(keysFrom(count, BATCH), 16), /no room for .* kept for reads and checkpoints/);
+  assert.deepEqual(await requester.pull(keysFrom(count + 5, 100), 16), new Float32Array(1600));
+  await assert.rejects(requester.push(keysFrom(count, BATCH), 16), /no room for .* kept for reads and checkpoints/);
   await cluster.finalize();
 });
 
 test("a server that is full of large values is read and added to at once, as often as one likes", async () => {
   const cluster = await MemoryCluster.start({ arenaBytesMax: 16 * MIB });
   new KVServer(cluster.server(), 0);
-  const asker = new Asker(cluster, new KVWorker(cluster.worker(), 0));
+  const requester = new Requester(cluster, new KVWorker(cluster.worker(), 0));
   const width = 300_000;
-  const count = await asker.fill(width, 1);
+  const count = await requester.fill(width, 1);
   assert.ok(count > 3, `${count} values`);
   for (let round = 1; round <= 3; round++) {
-    const pulls = Array.from({ length: count }, (_, key) => asker.pull(keysFrom(key, 1), width));
+    const pulls = Array.from({ length: count }, (_, key) => requester.pull(keysFrom(key, 1), width));
     // While the blocks are being sent.
-    const pushes = Array.from({ length: count }, (_, key) => asker.push(keysFrom(key, 1), width));
+    const pushes = Array.from({ length: count }, (_, key) => requester.push(keysFrom(key, 1), width));
     for (const values of await Promise.all(pulls)) assert.ok(values.every((value) => value === round));
     await Promise.all(pushes);
   }
-  await assert.rejects(asker.push(keysFrom(count, 1), width), { code: "ARENA_FULL" });
+  await assert.rejects(requester.push(keysFrom(count, 1), width), { code: "ARENA_FULL" });
   await cluster.finalize();
 });
 
 test("a link to a full server is read elsewhere than in the arena, and served all the same", async () => {
   const cluster = await MemoryCluster.start({ arenaBytesMax: 16 * MIB });
   new KVServer(cluster.server(), 0);
-  const asker = new Asker(cluster, new KVWorker(cluster.worker(), 0));
+  const requester = new Requester(cluster, new KVWorker(cluster.worker(), 0));
   const session = await cluster.run(Session.open(cluster.worker().node));
   const table = await cluster.run(session.embedding("table", { dim: 2 }));
   const rows = Array.from({ length: 1000 }, (_, key) => key);
   await cluster.run(table.push(rows, new Float32Array(2000).fill(1)));
-  const count = await asker.fill(16, BATCH);
+  const count = await requester.fill(16, BATCH);
   const beyond = cluster.server().server?.arena ?? assert.fail("there is a server");
   // As with an arena of 4 GiB.
   for (let byteCount = 2 ** 30; byteCount >= 2 ** 16; byteCount /= 2) while (beyond.tryAllocateBeyond(byteCount) !== 0);
@@ -98,9 +98,9 @@ test("a link to a full server is read elsewhere than in the arena, and served al
   cluster.settleFrames(1);
   const { arena } = cluster.server().server ?? assert.fail("there is a server");
   while (arena.tryAllocateState(64) !== 0); // what the link gave back is taken as well
-  assert.ok((await asker.pull(keysFrom(0, count), 16)).every((value) => value === 1));
-  await asker.push(keysFrom(0, count), 16);
-  assert.ok((await asker.pull(keysFrom(0, count), 16)).every((value) => value === 2));
+  assert.ok((await requester.pull(keysFrom(0, count), 16)).every((value) => value === 1));
+  await requester.push(keysFrom(0, count), 16);
+  assert.ok((await requester.pull(keysFrom(0, count), 16)).every((value) => value === 2));
   await cluster.run(table.push(rows, new Float32Array(2000).fill(1)));
   assert.ok((await cluster.run(table.pull(rows))).every((value) => value === 2));
   await cluster.finalize();
@@ -121,7 +121,7 @@ test("sums of other types than floats are read and added to on a server that is 
   };
   const known = keysFrom(0, 1000);
   await push(known);
-  await new Asker(cluster, new KVWorker(cluster.worker(), 0)).fill(16, BATCH);
+  await new Requester(cluster, new KVWorker(cluster.worker(), 0)).fill(16, BATCH);
   await push(known);
   assert.ok((await pull(known)).every((value) => value === 2));
   let isFull = false;
@@ -140,16 +140,16 @@ test("sums of other types than floats are read and added to on a server that is 
 test("a push that a full server refuses and another applies names both; one in several pieces says how many were applied", async () => {
   const cluster = await MemoryCluster.start({ serverCount: 2, arenaBytesMax: 16 * MIB });
   for (const rank of [0, 1]) new KVServer(cluster.server(rank), 0);
-  const asker = new Asker(cluster, new KVWorker(cluster.worker(), 0));
+  const requester = new Requester(cluster, new KVWorker(cluster.worker(), 0));
   const second = 2n ** 63n;
   const on = (rank: number, from: number, count: number): BigUint64Array => keysFrom(from, count).map((key) => key + BigInt(rank) * second);
   const failureOf = async (keys: BigUint64Array): Promise<WeighbridgeError> =>
-    await asker.push(keys, 16).then(
+    await requester.push(keys, 16).then(
       () => assert.fail("it was taken"),
       (thrown: unknown) => (isWeighbridgeError(thrown, "ARENA_FULL") ? thrown : assert.fail(String(thrown))),
     );
   const countOf = async (keys: BigUint64Array): Promise<number> => {
-    const values = await asker.pull(keys, 16);
+    const values = await requester.pull(keys, 16);
     return keys.filter((_, i) => values[i * 16] !== 0).length;
   };
 
@@ -175,9 +175,9 @@ test("a pushPull for whose answer a server has no memory says that it was applie
   const cluster = await MemoryCluster.start({ arenaBytesMax: 16 * MIB });
   new KVServer(cluster.server(), 0);
   const kv = new KVWorker(cluster.worker(), 0);
-  const asker = new Asker(cluster, kv);
+  const requester = new Requester(cluster, kv);
   const keys = keysFrom(0, 4000);
-  await asker.push(keys, 16);
+  await requester.push(keys, 16);
   const { arena } = cluster.server().server ?? assert.fail("there is a server");
   const taken: (readonly [number, number])[] = [];
   for (let byteCount = 2 ** 30; byteCount >= 2 ** 10; byteCount /= 2) {
@@ -196,6 +196,6 @@ test("a pushPull for whose answer a server has no memory says that it was applie
     message: /^server 0: the push was applied, but there was no memory for what it came to: read it with a pull; no room for /,
   });
   for (const [address, byteCount] of taken) arena.release(address, byteCount);
-  assert.ok((await asker.pull(keys, 16)).every((value) => value === 2));
+  assert.ok((await requester.pull(keys, 16)).every((value) => value === 2));
   await cluster.finalize();
 });

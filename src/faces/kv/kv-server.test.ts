@@ -1,5 +1,5 @@
 // Goal: a handle of the user's own gets whole requests, answers now or later, once, and nothing it does harms anybody
-// but its asker.
+// but its requester.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -133,7 +133,7 @@ test("BSP by hand: the answer to every worker's pull comes when all have pushed"
   assert.deepEqual(await cluster.run(Promise.all(results)), [6, 6, 6]);
 });
 
-test("what a handle throws, or rejects with, is what its asker gets; others are served", async () => {
+test("what a handle throws, or rejects with, is what its requester gets; others are served", async () => {
   const { cluster, kv } = await stage(async (meta, _pairs, server) => {
     if (meta.cmd === 1) throw new Error("out of cheese");
     if (meta.cmd === 2) {
@@ -189,7 +189,7 @@ test("a request that is never answered holds up nobody else", async () => {
   await assert.rejects(cluster.run(kv.wait(never, { deadlineMs: 100 })), hasCode("DEADLINE"));
 });
 
-test("an answer that does not fit is refused where it is given, and the asker gets that error", async () => {
+test("an answer that does not fit is refused where it is given, and the requester gets that error", async () => {
   const answers: readonly Partial<KVPairs>[] = [
     {},
     { vals: new Float64Array(1) },

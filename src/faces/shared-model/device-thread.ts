@@ -30,10 +30,10 @@ export type DeviceGrant = {
   readonly testsOnServer: boolean;
 };
 
-type Asked =
+type ModelRequest =
   | { readonly kind: "initKey"; readonly shape: readonly number[]; readonly key: number }
   | { readonly kind: "setWeight"; readonly plan: KeyPlan; readonly values: RowArray };
-type ThreadRequest = (Asked & { readonly requestId: number }) | { readonly kind: "leave" };
+type ThreadRequest = (ModelRequest & { readonly requestId: number }) | { readonly kind: "leave" };
 type OwnerReply =
   | { readonly requestId: number; readonly plan?: KeyPlan }
   | { readonly requestId: number; readonly code: ErrorCode; readonly message: string; readonly retryable: boolean };
@@ -46,7 +46,7 @@ type Owner = {
 
 /** The owner's end of a port. */
 export function serveThread(port: ThreadPort, owner: Owner, left: () => void): void {
-  const serve = async (request: Asked): Promise<{ readonly plan?: KeyPlan }> => {
+  const serve = async (request: ModelRequest): Promise<{ readonly plan?: KeyPlan }> => {
     if (request.kind === "initKey") return { plan: await owner.openKey(request.shape, request.key) };
     await owner.writeWeights(request.plan, request.values);
     return {};
@@ -83,7 +83,7 @@ export class DeviceThread implements DeviceModel<RowArray> {
   readonly #grant: DeviceGrant;
   readonly #parts: ThreadParts;
   readonly #calls: DeviceCalls<RowArray>;
-  readonly #asked = new Map<number, Deferred<KeyPlan | undefined>>();
+  readonly #pending = new Map<number, Deferred<KeyPlan | undefined>>();
   #lastRequest = 0;
   #needs = 0;
   #isClosed = false;
@@ -118,7 +118,7 @@ export class DeviceThread implements DeviceModel<RowArray> {
   async initKey(shape: readonly number[], key: number, device: number, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     this.#calls.positionOf(device);
-    const plan = await this.#ask({ kind: "initKey", shape, key }, `key ${key}`, wait);
+    const plan = await this.#request({ kind: "initKey", shape, key }, `key ${key}`, wait);
     if (plan !== undefined) this.#calls.know(plan);
   }
 
@@ -157,7 +157,7 @@ export class DeviceThread implements DeviceModel<RowArray> {
   async setWeight(data: RowArray, key: number, device: number, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     const { plan, values } = await this.#calls.weightsOf(data, key, device);
-    await this.#ask({ kind: "setWeight", plan, values: values.slice() }, `the weights of key ${key}`, wait);
+    await this.#request({ kind: "setWeight", plan, values: values.slice() }, `the weights of key ${key}`, wait);
   }
 
   async checkWeight(data: RowArray, key: number, device: number): Promise<void> {
@@ -185,8 +185,8 @@ export class DeviceThread implements DeviceModel<RowArray> {
     this.removeDevice(this.device);
     this.#isClosed = true;
     this.#parts.port.close();
-    for (const answer of this.#asked.values()) answer.reject(left());
-    this.#asked.clear();
+    for (const answer of this.#pending.values()) answer.reject(left());
+    this.#pending.clear();
     return await Promise.resolve();
   }
 
@@ -194,17 +194,17 @@ export class DeviceThread implements DeviceModel<RowArray> {
     await this.close();
   }
 
-  async #ask(asked: Asked, what: string, wait: WaitOptions): Promise<KeyPlan | undefined> {
+  async #request(request: ModelRequest, what: string, wait: WaitOptions): Promise<KeyPlan | undefined> {
     if (this.#isClosed) throw left(); // nobody would hear it
     const requestId = ++this.#lastRequest;
     const answer = new Deferred<KeyPlan | undefined>();
-    this.#asked.set(requestId, answer);
+    this.#pending.set(requestId, answer);
     this.#need(true);
     try {
-      this.#post({ ...asked, requestId });
+      this.#post({ ...request, requestId });
       return await waitFor(answer.promise, what, this.#parts.clock, wait);
     } finally {
-      this.#asked.delete(requestId);
+      this.#pending.delete(requestId);
       this.#need(false);
     }
   }
@@ -214,8 +214,8 @@ export class DeviceThread implements DeviceModel<RowArray> {
   }
 
   #answered(reply: OwnerReply): void {
-    const answer = this.#asked.get(reply.requestId);
-    this.#asked.delete(reply.requestId);
+    const answer = this.#pending.get(reply.requestId);
+    this.#pending.delete(reply.requestId);
     if ("code" in reply) answer?.reject(new WeighbridgeError(reply.code, reply.message, { retryable: reply.retryable }));
     else answer?.resolve(reply.plan);
   }

@@ -24,7 +24,7 @@ function placementOfCount(serverCount: number) {
   return { epoch: 1, policy: "ring" as const, servers: Array.from({ length: serverCount }, (_, rank) => rank) };
 }
 
-type Place = { readonly rank: number; readonly serverCount: number; readonly run: string; readonly policy?: "ring" | "range" };
+type ServerStart = { readonly rank: number; readonly serverCount: number; readonly run: string; readonly policy?: "ring" | "range" };
 
 const manifest: CheckpointManifest = {
   job: "job",
@@ -45,7 +45,7 @@ const manifest: CheckpointManifest = {
 };
 
 async function restored(
-  { rank, serverCount, run, policy = "ring" }: Place,
+  { rank, serverCount, run, policy = "ring" }: ServerStart,
   saved: CheckpointManifest = manifest,
   arena = new Arena(ARENA),
   ownership = new Ownership(arena),

@@ -18,16 +18,16 @@ const { LENS, PIECE, WANT_LENS, VARIABLE } = KvFlag;
 const BLOCK_FLOATS = BLOCK_BYTES / 4;
 
 function stage() {
-  const asker = new StubCaller();
+  const requester = new StubCaller();
   const arena = new Arena({ bytesMax: 32 * 2 ** 20 });
   const store = new SumStore({ ...simdSumHost(arena), secret: 1n });
   const handle = new StoreHandle(arena, store);
-  for (const functionId of [KV_PUSH, KV_PULL, KV_PUSH_PULL]) asker.serve(functionId, handle);
+  for (const functionId of [KV_PUSH, KV_PULL, KV_PUSH_PULL]) requester.serve(functionId, handle);
   const ask = async (request: StubRequest): Promise<number[]> => {
-    await asker.request(request);
-    return asker.frames().flatMap(({ payload }) => [...new Float32Array(payload.buffer)]);
+    await requester.request(request);
+    return requester.frames().flatMap(({ payload }) => [...new Float32Array(payload.buffer)]);
   };
-  return { asker, arena, store, handle, ask };
+  return { requester, arena, store, handle, ask };
 }
 
 function payload(keys: readonly bigint[], values: ArrayLike<number> = [], lens: readonly number[] = []): Uint8Array {
@@ -54,21 +54,21 @@ test("pushes add, pulls read, pushPulls do both", async () => {
 });
 
 test("a push that comes again is acknowledged, not added; a pushPull that comes again is only read", async () => {
-  const { asker, ask } = stage();
+  const { requester, ask } = stage();
   await ask({ ...push([1n], [5]), request: 1 });
-  await asker.request({ ...push([1n], [5]), request: 1 });
-  assert.deepEqual(asker.answers(), ["REPLY 1"]);
+  await requester.request({ ...push([1n], [5]), request: 1 });
+  assert.deepEqual(requester.answers(), ["REPLY 1"]);
   await ask({ ...push([1n], [2]), functionId: KV_PUSH_PULL, request: 2 });
   assert.deepEqual(await ask({ ...push([1n], [2]), functionId: KV_PUSH_PULL, request: 2 }), [7]);
 });
 
 test("with lens every key is added and read back at its own length", async () => {
-  const { asker, ask } = stage();
+  const { requester, ask } = stage();
   const request = { flags: LENS | VARIABLE, args: [3, 0], payload: payload([1n, 2n, 3n], [1, 2, 3], [1, 0, 2]) };
   await ask({ ...request, functionId: KV_PUSH });
   assert.deepEqual(await ask({ ...request, functionId: KV_PUSH_PULL }), [2, 4, 6]);
-  await asker.request({ functionId: KV_PULL, flags: WANT_LENS, args: [4, 0], payload: payload([1n, 2n, 3n, 4n]) });
-  const [frame] = asker.frames();
+  await requester.request({ functionId: KV_PULL, flags: WANT_LENS, args: [4, 0], payload: payload([1n, 2n, 3n, 4n]) });
+  const [frame] = requester.frames();
   assert.ok(frame !== undefined);
   assert.deepEqual([...new Float32Array(frame.payload.buffer, 0, 3)], [2, 4, 6]);
   assert.deepEqual([...new Int32Array(frame.payload.buffer, 12)], [1, 0, 2, 0]);
@@ -77,11 +77,11 @@ test("with lens every key is added and read back at its own length", async () =>
 });
 
 test("an answer of unknown length comes in frames of a block", async () => {
-  const { asker, ask } = stage();
+  const { requester, ask } = stage();
   const keys = Array.from({ length: 300 }, (_, i) => BigInt(i));
   for (const key of keys) await ask(push([key], new Array<number>(1000).fill(Number(key))));
-  await asker.request({ functionId: KV_PULL, flags: WANT_LENS, args: [300, 0], payload: payload(keys) });
-  const frames = asker.frames();
+  await requester.request({ functionId: KV_PULL, flags: WANT_LENS, args: [300, 0], payload: payload(keys) });
+  const frames = requester.frames();
   const total = 300 * 4004;
   assert.deepEqual(
     frames.map(({ header }) => [offsetBytesOf(header), header.payloadBytes, totalBytesOf(header)]),
@@ -94,13 +94,13 @@ test("an answer of unknown length comes in frames of a block", async () => {
 });
 
 test("a frame that lies in the arena is worked on where it is", async () => {
-  const { arena, asker, handle, ask } = stage();
+  const { arena, requester, handle, ask } = stage();
   const keys = Array.from({ length: 16 }, (_, i) => BigInt(i)); // fewer stay where they were read
   const values = keys.map(() => 3);
   const bytes = payload(keys, values);
   const at = arena.allocate(256);
   arena.bytes.set(bytes, at);
-  asker.serve(KV_PUSH, {
+  requester.serve(KV_PUSH, {
     destination: (_channel, header) => arena.bytes.subarray(at, at + header.payloadBytes),
     handle: (channel, header, view, offset, fresh) => {
       assert.equal(view.buffer, arena.memory.buffer);
@@ -112,7 +112,7 @@ test("a frame that lies in the arena is worked on where it is", async () => {
 });
 
 test("what makes no sense is refused, changes nothing and keeps no memory (StoreHandle.H1)", async () => {
-  const { asker, arena, store, ask } = stage();
+  const { requester, arena, store, ask } = stage();
   await ask(push([1n, 2n], [1, 2]));
   const big = new Float32Array(5000);
   const piece = (args: readonly number[], values: ArrayLike<number>): StubRequest => ({
@@ -147,8 +147,8 @@ test("what makes no sense is refused, changes nothing and keeps no memory (Store
   ];
   const used = arena.usedBytes;
   for (const [code, request] of wrong) {
-    await asker.request(request);
-    assert.match(asker.answers().join(), new RegExp(`^FAILURE \\d+ ${code}$`), JSON.stringify(request.args));
+    await requester.request(request);
+    assert.match(requester.answers().join(), new RegExp(`^FAILURE \\d+ ${code}$`), JSON.stringify(request.args));
   }
   assert.equal(store.keyCount, 2);
   assert.equal(arena.usedBytes, used);
@@ -156,7 +156,7 @@ test("what makes no sense is refused, changes nothing and keeps no memory (Store
 });
 
 test("answers by reference are held until they have left, then all memory is back (StoreHandle.H2)", async () => {
-  const { asker, arena, ask } = stage();
+  const { requester, arena, ask } = stage();
   const block = (value: number): StubRequest => ({
     functionId: KV_PUSH,
     flags: PIECE,
@@ -168,31 +168,31 @@ test("answers by reference are held until they have left, then all memory is bac
   await ask(push(rows, new Array<number>(2000).fill(4)));
   for (let times = 0; times < 2; times++) await ask(pull(rows, 1)); // from then on the store remembers where they lie
   const used = arena.usedBytes;
-  await asker.request({ functionId: KV_PULL, flags: PIECE, args: [1, BLOCK_FLOATS, 0], payload: payload([5n]) });
-  await asker.request(pull(rows, 1));
-  await asker.request({ functionId: KV_PULL, flags: WANT_LENS, args: [2000, 0], payload: payload(rows) });
+  await requester.request({ functionId: KV_PULL, flags: PIECE, args: [1, BLOCK_FLOATS, 0], payload: payload([5n]) });
+  await requester.request(pull(rows, 1));
+  await requester.request({ functionId: KV_PULL, flags: WANT_LENS, args: [2000, 0], payload: payload(rows) });
   assert.ok(arena.usedBytes > used, "gathered rows wait for the link");
-  asker.receive(block(1));
-  const [held, gathered, variable] = asker.frames();
+  requester.receive(block(1));
+  const [held, gathered, variable] = requester.frames();
   assert.deepEqual(new Set(new Float32Array(held?.payload.buffer ?? assert.fail())), new Set([1]));
   assert.deepEqual(new Set(new Float32Array(gathered?.payload.buffer ?? assert.fail())), new Set([4]));
   assert.equal(variable?.header.payloadBytes, 2000 * 8);
-  await asker.clock.run();
-  asker.frames();
+  await requester.clock.run();
+  requester.frames();
   assert.equal(arena.usedBytes, used);
 });
 
 test("a gathered answer stays as it was when a push comes before it has left, then its memory is back (StoreHandle.H2)", async () => {
-  const { asker, arena, ask } = stage();
+  const { requester, arena, ask } = stage();
   const rows = Array.from({ length: 2000 }, (_, i) => BigInt(1000 + i));
   const pushAll = push(rows, new Array<number>(2000).fill(1));
   await ask(pushAll);
   await ask(pushAll);
   for (let times = 0; times < 2; times++) await ask(pull(rows, 1)); // from then on the store remembers where they lie
   const used = arena.usedBytes;
-  await asker.request(pull(rows, 1));
-  asker.receive(pushAll);
-  const [answer] = asker.frames();
+  await requester.request(pull(rows, 1));
+  requester.receive(pushAll);
+  const [answer] = requester.frames();
   assert.deepEqual(new Set(new Float32Array(answer?.payload.buffer ?? assert.fail())), new Set([2]));
   assert.deepEqual(new Set(await ask(pull(rows, 1))), new Set([3]));
   assert.equal(arena.usedBytes, used);
@@ -205,14 +205,24 @@ test("a piece nobody pushed reads as zeros", async () => {
 });
 
 test("a full arena is an error for who pushes, and everything else goes on", async () => {
-  const { asker, ask, arena } = stage();
+  const { requester, ask, arena } = stage();
   await ask(push([1n], [1]));
   const width = 16 * 2 ** 20;
-  await asker.request({ functionId: KV_PUSH, flags: PIECE, args: [1, width, 0], payload: payload([7n], new Float32Array(BLOCK_FLOATS)) });
-  assert.match(asker.answers().join(), /ARENA_FULL/);
+  await requester.request({
+    functionId: KV_PUSH,
+    flags: PIECE,
+    args: [1, width, 0],
+    payload: payload([7n], new Float32Array(BLOCK_FLOATS)),
+  });
+  assert.match(requester.answers().join(), /ARENA_FULL/);
   const used = arena.usedBytes;
-  await asker.request({ functionId: KV_PUSH, flags: PIECE, args: [1, width, 0], payload: payload([7n], new Float32Array(BLOCK_FLOATS)) });
-  assert.match(asker.answers().join(), /ARENA_FULL/);
+  await requester.request({
+    functionId: KV_PUSH,
+    flags: PIECE,
+    args: [1, width, 0],
+    payload: payload([7n], new Float32Array(BLOCK_FLOATS)),
+  });
+  assert.match(requester.answers().join(), /ARENA_FULL/);
   assert.equal(arena.usedBytes, used);
   assert.deepEqual(await ask(pull([1n], 1)), [1]);
 });
@@ -221,9 +231,9 @@ test("a closed handle has given its memory back", async () => {
   const arena = new Arena({ bytesMax: 2 ** 24 });
   const used = arena.usedBytes;
   const handle = new StoreHandle(arena, new SumStore({ ...simdSumHost(arena), secret: 1n }));
-  const asker = new StubCaller();
-  asker.serve(KV_PUSH, handle);
-  await asker.request(push([1n, 2n], [1, 2]));
+  const requester = new StubCaller();
+  requester.serve(KV_PUSH, handle);
+  await requester.request(push([1n, 2n], [1, 2]));
   handle.close();
   assert.equal(arena.usedBytes, used);
 });

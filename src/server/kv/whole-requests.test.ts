@@ -15,13 +15,13 @@ const { FIRST, LAST, LENS, VARIABLE, PIECE, WANT_LENS, GATHERED, WHOLE } = KvFla
 const BLOCK_FLOATS = BLOCK_BYTES / 4;
 
 function stage(workerBytesMax?: number) {
-  const asker = new StubCaller();
+  const requester = new StubCaller();
   const served: WholeKvRequest[] = [];
   const limits = workerBytesMax === undefined ? {} : { workerBytesMax };
-  const unfinished = new PartialRequests<PartialRequest>({ clock: asker.clock, ...limits });
+  const unfinished = new PartialRequests<PartialRequest>({ clock: requester.clock, ...limits });
   const whole = new WholeRequests(unfinished, (request) => served.push(request));
-  for (const functionId of [FunctionId.KV_PULL, FunctionId.KV_PUSH_PULL, FunctionId.KV_PUSH]) asker.serve(functionId, whole);
-  return { asker, served, whole, unfinished };
+  for (const functionId of [FunctionId.KV_PULL, FunctionId.KV_PUSH_PULL, FunctionId.KV_PUSH]) requester.serve(functionId, whole);
+  return { requester, served, whole, unfinished };
 }
 
 /** A payload of keys, floats and lens. */
@@ -38,30 +38,30 @@ const pair = (first: bigint, flags: number, timestamp = 0) => ({
 });
 
 test("a request of one frame is served at once", async () => {
-  const { asker, served, unfinished } = stage();
-  await asker.request(pair(5n, FIRST | LAST, 42));
+  const { requester, served, unfinished } = stage();
+  await requester.request(pair(5n, FIRST | LAST, 42));
   const [request] = served;
   assert.deepEqual([request?.isPush, request?.isPull, request?.timestamp, request?.lens], [true, false, 42, undefined]);
   assert.deepEqual(request?.keys, BigUint64Array.of(5n, 6n));
   assert.deepEqual(request?.values, Float32Array.of(5, 6));
-  assert.deepEqual([asker.answers(), asker.channel.parkedCount, unfinished.bytes], [[], 1, 0]);
+  assert.deepEqual([requester.answers(), requester.channel.parkedCount, unfinished.bytes], [[], 1, 0]);
   answerWhole(request as WholeKvRequest, undefined, undefined);
-  await asker.clock.run();
-  assert.deepEqual(asker.answers(), ["REPLY 1"]);
+  await requester.clock.run();
+  assert.deepEqual(requester.answers(), ["REPLY 1"]);
 });
 
 test("a request of several frames is served once, after the last, while others come in between (WholeRequests.Q1, WholeRequests.Q2)", async () => {
-  const { asker, served, unfinished } = stage();
-  await asker.request(pair(1n, FIRST, 0));
-  await asker.request(pair(100n, FIRST, 1));
-  await asker.request(pair(3n, 0, 0));
+  const { requester, served, unfinished } = stage();
+  await requester.request(pair(1n, FIRST, 0));
+  await requester.request(pair(100n, FIRST, 1));
+  await requester.request(pair(3n, 0, 0));
   assert.deepEqual(
-    [...asker.frames()].map(({ header }) => header.flags),
+    [...requester.frames()].map(({ header }) => header.flags),
     [GATHERED, GATHERED, GATHERED],
   );
   assert.equal(served.length, 0);
-  await asker.request(pair(102n, LAST, 1));
-  await asker.request(pair(5n, LAST, 0));
+  await requester.request(pair(102n, LAST, 1));
+  await requester.request(pair(5n, LAST, 0));
   assert.deepEqual(
     served.map(({ keys }) => [...keys]),
     [
@@ -73,12 +73,12 @@ test("a request of several frames is served once, after the last, while others c
 });
 
 test("pieces of a long value and groups with lens become one list of lens", async () => {
-  const { asker, served } = stage();
+  const { requester, served } = stage();
   const long = { flags: VARIABLE | PIECE, payload: payload([2n], new Array<number>(BLOCK_FLOATS).fill(1)) };
-  await asker.request({ flags: FIRST | VARIABLE | LENS, args: [1, 0, 0, 0], payload: payload([1n], [9, 8], [2]) });
-  await asker.request({ ...long, args: [1, BLOCK_FLOATS + 1, 0, 0] });
-  await asker.request({ flags: VARIABLE | PIECE, args: [1, BLOCK_FLOATS + 1, BLOCK_FLOATS, 0], payload: payload([2n], [2]) });
-  await asker.request({ flags: LAST | VARIABLE | LENS, args: [2, 0, 0, 0], payload: payload([3n, 4n], [7], [0, 1]) });
+  await requester.request({ flags: FIRST | VARIABLE | LENS, args: [1, 0, 0, 0], payload: payload([1n], [9, 8], [2]) });
+  await requester.request({ ...long, args: [1, BLOCK_FLOATS + 1, 0, 0] });
+  await requester.request({ flags: VARIABLE | PIECE, args: [1, BLOCK_FLOATS + 1, BLOCK_FLOATS, 0], payload: payload([2n], [2]) });
+  await requester.request({ flags: LAST | VARIABLE | LENS, args: [2, 0, 0, 0], payload: payload([3n, 4n], [7], [0, 1]) });
   const [request] = served;
   assert.deepEqual(request?.keys, BigUint64Array.of(1n, 2n, 3n, 4n));
   assert.deepEqual(request?.lens, Int32Array.of(2, BLOCK_FLOATS + 1, 0, 1));
@@ -87,35 +87,35 @@ test("pieces of a long value and groups with lens become one list of lens", asyn
 });
 
 test("a frame without its beginning is refused, also the last one (WholeRequests.Q4)", async () => {
-  const { asker, served, unfinished } = stage();
-  await asker.request(pair(1n, 0));
-  await asker.request(pair(3n, LAST));
-  assert.deepEqual(asker.answers(), ["FAILURE 1 BAD_REQUEST", "FAILURE 2 BAD_REQUEST"]);
+  const { requester, served, unfinished } = stage();
+  await requester.request(pair(1n, 0));
+  await requester.request(pair(3n, LAST));
+  assert.deepEqual(requester.answers(), ["FAILURE 1 BAD_REQUEST", "FAILURE 2 BAD_REQUEST"]);
   assert.deepEqual([served.length, unfinished.bytes], [0, 0]);
 });
 
 test("once a frame was refused, what follows of its request is refused too, and nothing is kept of it (WholeRequests.Q4)", async () => {
-  const { asker, served, unfinished } = stage();
-  await asker.request(pair(1n, FIRST));
-  await asker.request({ ...pair(3n, 0), args: [3, 1, 0, 0] });
-  await asker.request(pair(5n, 0));
-  await asker.request(pair(7n, LAST));
-  assert.deepEqual(asker.answers(), ["REPLY 1", "FAILURE 2 BAD_REQUEST", "FAILURE 3 BAD_REQUEST", "FAILURE 4 BAD_REQUEST"]);
+  const { requester, served, unfinished } = stage();
+  await requester.request(pair(1n, FIRST));
+  await requester.request({ ...pair(3n, 0), args: [3, 1, 0, 0] });
+  await requester.request(pair(5n, 0));
+  await requester.request(pair(7n, LAST));
+  assert.deepEqual(requester.answers(), ["REPLY 1", "FAILURE 2 BAD_REQUEST", "FAILURE 3 BAD_REQUEST", "FAILURE 4 BAD_REQUEST"]);
   assert.deepEqual([served.length, unfinished.bytes], [0, 0]);
-  await asker.request(pair(1n, FIRST | LAST));
+  await requester.request(pair(1n, FIRST | LAST));
   assert.equal(served.length, 1);
 });
 
 test("what is put together is bounded; beyond it a request is refused as a whole, and others are not (WholeRequests.Q3)", async () => {
-  const { asker, served, unfinished } = stage(9000);
-  await asker.request(pair(1n, FIRST, 0));
-  await asker.request(pair(1n, FIRST, 1));
-  await asker.request(pair(3n, 0, 0));
-  await asker.request(pair(5n, 0, 0));
-  await asker.request(pair(7n, 0, 0));
-  await asker.request(pair(9n, LAST, 0));
-  await asker.request(pair(3n, LAST, 1));
-  assert.deepEqual(asker.answers().slice(4), ["FAILURE 5 QUEUE_FULL", "FAILURE 6 BAD_REQUEST"]);
+  const { requester, served, unfinished } = stage(9000);
+  await requester.request(pair(1n, FIRST, 0));
+  await requester.request(pair(1n, FIRST, 1));
+  await requester.request(pair(3n, 0, 0));
+  await requester.request(pair(5n, 0, 0));
+  await requester.request(pair(7n, 0, 0));
+  await requester.request(pair(9n, LAST, 0));
+  await requester.request(pair(3n, LAST, 1));
+  assert.deepEqual(requester.answers().slice(4), ["FAILURE 5 QUEUE_FULL", "FAILURE 6 BAD_REQUEST"]);
   assert.deepEqual(
     served.map(({ timestamp, keys }) => [timestamp, keys.length]),
     [[1, 4]],
@@ -124,16 +124,16 @@ test("what is put together is bounded; beyond it a request is refused as a whole
 });
 
 test("keys out of order, within a frame or between two, never reach the handle (WholeRequests.Q5)", async () => {
-  const { asker, served } = stage();
-  await asker.request({ flags: FIRST | LAST, args: [2, 1, 0, 0], payload: payload([2n, 1n], [1, 2]) });
-  await asker.request(pair(5n, FIRST, 1));
-  await asker.request(pair(6n, LAST, 1));
-  assert.deepEqual(asker.answers(), ["FAILURE 1 KEYS_NOT_ASCENDING", "REPLY 2", "FAILURE 3 KEYS_NOT_ASCENDING"]);
+  const { requester, served } = stage();
+  await requester.request({ flags: FIRST | LAST, args: [2, 1, 0, 0], payload: payload([2n, 1n], [1, 2]) });
+  await requester.request(pair(5n, FIRST, 1));
+  await requester.request(pair(6n, LAST, 1));
+  assert.deepEqual(requester.answers(), ["FAILURE 1 KEYS_NOT_ASCENDING", "REPLY 2", "FAILURE 3 KEYS_NOT_ASCENDING"]);
   assert.equal(served.length, 0);
 });
 
 test("lengths that do not add up, unknown types, lens that lie and two requests under one number are refused (WholeRequests.Q5)", async () => {
-  const { asker, served } = stage();
+  const { requester, served } = stage();
   const wrong = [
     { flags: FIRST | LAST, args: [0, 1, 0, 0], payload: payload([]) },
     { flags: FIRST | LAST, args: [2, 1, 0, 0], payload: payload([1n, 2n], [1]) },
@@ -143,24 +143,24 @@ test("lengths that do not add up, unknown types, lens that lie and two requests 
     { flags: FIRST | LAST | VARIABLE | LENS, args: [2, 0, 0, 0], payload: payload([1n, 2n], [1, 2], [3, -1]) },
     { flags: FIRST | LAST, args: [1, 1, 0, 0], payload: payload([1n], [1]), functionId: FunctionId.KV_PULL },
   ];
-  for (const frame of wrong) await asker.request(frame);
+  for (const frame of wrong) await requester.request(frame);
   assert.deepEqual(
-    asker.answers(),
+    requester.answers(),
     wrong.map((_, i) => `FAILURE ${i + 1} BAD_REQUEST`),
   );
-  await asker.request(pair(1n, FIRST));
-  await asker.request({ ...pair(3n, LAST), functionId: FunctionId.KV_PUSH_PULL });
-  assert.deepEqual(asker.answers(), ["REPLY 8", "FAILURE 9 BAD_REQUEST"]);
+  await requester.request(pair(1n, FIRST));
+  await requester.request({ ...pair(3n, LAST), functionId: FunctionId.KV_PUSH_PULL });
+  assert.deepEqual(requester.answers(), ["REPLY 8", "FAILURE 9 BAD_REQUEST"]);
   assert.equal(served.length, 0);
 });
 
 test("a frame that comes again is answered again, not gathered again", async () => {
-  const { asker, served } = stage();
-  await asker.request({ ...pair(1n, FIRST), request: 1 });
-  await asker.request({ ...pair(1n, FIRST), request: 1 });
-  await asker.request({ ...pair(3n, LAST), request: 2 });
-  await asker.request({ ...pair(3n, LAST), request: 2 });
-  assert.deepEqual(asker.answers(), ["REPLY 1", "REPLY 1"]);
+  const { requester, served } = stage();
+  await requester.request({ ...pair(1n, FIRST), request: 1 });
+  await requester.request({ ...pair(1n, FIRST), request: 1 });
+  await requester.request({ ...pair(3n, LAST), request: 2 });
+  await requester.request({ ...pair(3n, LAST), request: 2 });
+  assert.deepEqual(requester.answers(), ["REPLY 1", "REPLY 1"]);
   assert.deepEqual(
     served.map(({ keys }) => keys.length),
     [4],
@@ -168,10 +168,10 @@ test("a frame that comes again is answered again, not gathered again", async () 
 });
 
 test("what a worker left unfinished when it died goes with its next incarnation", async () => {
-  const { asker, whole, unfinished, served } = stage();
-  await asker.request(pair(1n, FIRST));
+  const { requester, whole, unfinished, served } = stage();
+  await requester.request(pair(1n, FIRST));
   assert.ok(unfinished.bytes > 0);
-  const next = new StubCaller(asker.clock, { incarnation: 2 });
+  const next = new StubCaller(requester.clock, { incarnation: 2 });
   next.serve(FunctionId.KV_PUSH, whole);
   await next.request(pair(1n, FIRST));
   await next.request(pair(3n, LAST));
@@ -180,12 +180,17 @@ test("what a worker left unfinished when it died goes with its next incarnation"
 });
 
 test("an answer is cut into blocks, values first, then the lens that were asked for", async () => {
-  const { asker, served } = stage();
-  await asker.request({ functionId: FunctionId.KV_PULL, flags: FIRST | LAST | WANT_LENS, args: [2, 0, 0, 0], payload: payload([1n, 2n]) });
+  const { requester, served } = stage();
+  await requester.request({
+    functionId: FunctionId.KV_PULL,
+    flags: FIRST | LAST | WANT_LENS,
+    args: [2, 0, 0, 0],
+    payload: payload([1n, 2n]),
+  });
   const values = Float32Array.from({ length: BLOCK_FLOATS * 2 + 2 }, (_, i) => i);
   answerWhole(served[0] as WholeKvRequest, values, undefined);
-  await asker.clock.run();
-  const frames = asker.frames();
+  await requester.clock.run();
+  const frames = requester.frames();
   const total = values.byteLength + 8;
   assert.deepEqual(
     frames.map(({ header }) => [header.flags, offsetBytesOf(header), header.payloadBytes, totalBytesOf(header)]),
@@ -200,8 +205,13 @@ test("an answer is cut into blocks, values first, then the lens that were asked 
 });
 
 test("an answer of the wrong type, or with lens that do not fit, is refused and may be given again", async () => {
-  const { asker, served } = stage();
-  await asker.request({ functionId: FunctionId.KV_PULL, flags: FIRST | LAST | WANT_LENS, args: [2, 0, 0, 0], payload: payload([1n, 2n]) });
+  const { requester, served } = stage();
+  await requester.request({
+    functionId: FunctionId.KV_PULL,
+    flags: FIRST | LAST | WANT_LENS,
+    args: [2, 0, 0, 0],
+    payload: payload([1n, 2n]),
+  });
   const request = served[0] as WholeKvRequest;
   assert.throws(() => answerWhole(request, undefined, undefined), throwsCode("BAD_ARGUMENT"));
   assert.throws(() => answerWhole(request, new Float64Array(2), undefined), throwsCode("BAD_ARGUMENT"));
@@ -209,8 +219,8 @@ test("an answer of the wrong type, or with lens that do not fit, is refused and 
   assert.throws(() => answerWhole(request, new Float32Array(3), Int32Array.of(3)), throwsCode("VALUE_LENGTH"));
   assert.throws(() => answerWhole(request, new Float32Array(3), Int32Array.of(1, 1)), throwsCode("VALUE_LENGTH"));
   assert.throws(() => answerWhole(request, new Float32Array(3), Int32Array.of(4, -1)), throwsCode("VALUE_LENGTH"));
-  assert.deepEqual(asker.answers(), []);
+  assert.deepEqual(requester.answers(), []);
   answerWhole(request, new Float32Array(3), Int32Array.of(1, 2));
-  await asker.clock.run();
-  assert.deepEqual(asker.answers(), ["REPLY 1", "REPLY 1"]);
+  await requester.clock.run();
+  assert.deepEqual(requester.answers(), ["REPLY 1", "REPLY 1"]);
 });

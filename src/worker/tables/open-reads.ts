@@ -43,7 +43,7 @@ export class OpenReads {
   }
 
   /** Asks for a row as of a clock. Resolves with its slot, pinned with `pins`; rejects as it ended. */
-  ask(rowId: number, clock: number, pins: boolean): Promise<number> {
+  request(rowId: number, clock: number, pins: boolean): Promise<number> {
     const waiting = { told: new Deferred<number>(), pins };
     const known = this.of(rowId);
     const same = known.find((read) => read.clock === clock);

@@ -191,7 +191,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       const slot = await this.#whenPushed(rowId, Math.max(0, clock - this.options.staleness));
       if (slot !== NO_SLOT) return slot;
     }
-    return await this.#reads.ask(rowId, clock, true);
+    return await this.#reads.request(rowId, clock, true);
   }
 
   /** The slot of a subscribed row once a push has made it fresh, pinned; NO_SLOT for one that has to be asked for. */
@@ -246,7 +246,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
 
   /** Asks for a row, also where servers would push it, and pins nothing: many may come that nobody reads yet. */
   async prefetch(rowId: number, clock: number): Promise<void> {
-    await this.#reads.ask(rowId, clock, false);
+    await this.#reads.request(rowId, clock, false);
   }
 
   /** Rows that were asked for are there. */

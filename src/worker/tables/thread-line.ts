@@ -54,7 +54,7 @@ export class ThreadLine {
   readonly #reads = new Map<number, Deferred<number>>();
   #lastRequest = 0;
   /** What leaves at the end of this turn. */
-  #asked: ThreadRead[] = [];
+  #unsent: ThreadRead[] = [];
   #letGo: ThreadUnpin[] = [];
 
   constructor(thread: number, port: ThreadPort, clock: Clock) {
@@ -71,15 +71,15 @@ export class ThreadLine {
   }
 
   #postRows(): void {
-    if (this.#asked.length === 0 && this.#letGo.length === 0) return;
-    const rows: ThreadRequest = { kind: "rows", reads: this.#asked, unpins: this.#letGo };
-    this.#asked = [];
+    if (this.#unsent.length === 0 && this.#letGo.length === 0) return;
+    const rows: ThreadRequest = { kind: "rows", reads: this.#unsent, unpins: this.#letGo };
+    this.#unsent = [];
     this.#letGo = [];
     this.#port.postMessage(rows);
   }
 
   #postRowsSoon(): void {
-    if (this.#asked.length + this.#letGo.length === 0) this.clock.soon(() => this.#postRows());
+    if (this.#unsent.length + this.#letGo.length === 0) this.clock.soon(() => this.#postRows());
   }
 
   /** Asks for a row at this thread's clock; resolves with its slot in the cache, pinned until it is given back. */
@@ -88,7 +88,7 @@ export class ThreadLine {
     const requestId = ++this.#lastRequest;
     this.#reads.set(requestId, told);
     this.#postRowsSoon();
-    this.#asked.push({ table, rowId, clock: this.member.clock, requestId });
+    this.#unsent.push({ table, rowId, clock: this.member.clock, requestId });
     return told.promise;
   }
 

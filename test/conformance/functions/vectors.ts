@@ -41,7 +41,7 @@ export async function makeFunctionVector({ contract, example }: DocumentedFuncti
   const epoch = contract.isPlaced ? EPOCH : 0;
   const ends = { answered: () => {}, failed: () => {} };
   for (const call of functionCalls({ fn: contract, request, number: CALL_NUMBER, priority: 0, scope: 0, epoch, ...ends }))
-    exchange.asker.channel.send(call);
+    exchange.requester.channel.send(call);
   const { asked, answered } = await exchange.settle();
   return {
     function: contract.name,

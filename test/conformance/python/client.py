@@ -29,7 +29,7 @@ class Worker:
     """A worker, by the steps of section 15."""
 
     def __init__(self, scheduler: str, servers: int, workers: int, rank: int | None = None, job: str = "") -> None:
-        self.job, self.node, self.life, self.token = job, 0, 0, secrets.token_hex(16)
+        self.job, self.node, self.incarnation, self.token = job, 0, 0, secrets.token_hex(16)
         self.stamps, self.calls = itertools.count(1), itertools.count(1)  # R2: one sequence for all conversations
         self.now, self.round = 0, 0
         self.pushed: dict[int, int] = {}  # at this clock: of each parameter the last push (T4)
@@ -40,12 +40,12 @@ class Worker:
         self.roster, self.placement, self.is_called_off = {"version": 0}, {"epoch": 0}, False
         self.clock_lock, self.placed, self.is_done = threading.Lock(), threading.Condition(), threading.Event()
         self.scheduler = Conversation(self, 1, scheduler)  # step 1
-        place = self.scheduler.control("REGISTER", {"role": "worker", "rank": rank, "address": "", "serverCount": servers, "workerCount": workers,
+        registered = self.scheduler.control("REGISTER", {"role": "worker", "rank": rank, "address": "", "serverCount": servers, "workerCount": workers,
                                                     "label": "python", "token": self.token})
-        self.job, self.node, self.life = place["job"], place["node"], place["incarnation"]  # C8
-        self.take_roster(place["roster"])
-        start(self._beat, place["heartbeatIntervalMs"] / 1000)  # step 2
-        if not place["recovery"]:
+        self.job, self.node, self.incarnation = registered["job"], registered["node"], registered["incarnation"]  # C8
+        self.take_roster(registered["roster"])
+        start(self._beat, registered["heartbeatIntervalMs"] / 1000)  # step 2
+        if not registered["recovery"]:
             self.round = self.scheduler.control("BARRIER", {"group": 7, "customer": 0, "round": 1})["round"]  # C41
         for entry in self.roster["nodes"]:
             if entry["role"] == "server":
@@ -178,14 +178,14 @@ class Parameter:
     def __init__(self, worker: Worker, number: int) -> None:
         self.worker, self.number, self.push_count = worker, number, 0
 
-    def place(self) -> Fields:
+    def common_fields(self) -> Fields:
         return {"parameter": self.number, "clock": self.worker.now}  # T2
 
     def next_push(self) -> Fields:
         """What all requests of a push have; it has the next number (N1, T4)."""
         self.push_count += 1
         self.worker.pushed[self.number] = self.push_count
-        return self.place() | {"pushNumber": self.push_count, "scale": 1.0}
+        return self.common_fields() | {"pushNumber": self.push_count, "scale": 1.0}
 
 
 class Tensor(Parameter):
@@ -200,8 +200,8 @@ class Tensor(Parameter):
         list(self.worker._owners(TENSOR_PUSH, self.keys, lambda b: push | {"block": b[0], "rows": [], "gradients": flat[b[0] * size:(b[0] + 1) * size]}, 1))
 
     def pull(self) -> np.ndarray:
-        flat, size, place = np.empty(self.shape, "<f4").ravel(), self.block, self.place()
-        for b, answer in self.worker._owners(TENSOR_PULL, self.keys, lambda b: place | {"block": b[0], "rows": []}, 1):
+        flat, size, common = np.empty(self.shape, "<f4").ravel(), self.block, self.common_fields()
+        for b, answer in self.worker._owners(TENSOR_PULL, self.keys, lambda b: common | {"block": b[0], "rows": []}, 1):
             flat[b[0] * size:(b[0] + 1) * size] = answer["values"]
         return flat.reshape(self.shape)
 
@@ -218,8 +218,8 @@ class Table(Parameter):
         list(self.worker._owners(ROWS_PUSH, unique, lambda i: push | {"keys": unique[i], "gradients": sums[i]}))
 
     def pull(self, keys: Any) -> np.ndarray:
-        keys, place = np.asarray(keys, "u8"), self.place()
+        keys, common = np.asarray(keys, "u8"), self.common_fields()
         rows = np.empty((len(keys), self.width), "<f4")
-        for i, answer in self.worker._owners(ROWS_PULL, keys, lambda i: place | {"keys": keys[i]}):
+        for i, answer in self.worker._owners(ROWS_PULL, keys, lambda i: common | {"keys": keys[i]}):
             rows[i] = answer["values"].reshape(-1, self.width)
         return rows

@@ -44,7 +44,7 @@ class Conversation:
 
     def __init__(self, worker: Worker, peer: int, address: str) -> None:
         self.worker, self.peer, self.address = worker, peer, address
-        self.life, self.next, self.expected, self.dials_again = 0, 1, 1, True
+        self.incarnation, self.next, self.expected, self.dials_again = 0, 1, 1, True
         self.open: dict[int, Call] = {}
         self.served = Served(worker.functions)
         self.lock = threading.RLock()
@@ -53,13 +53,13 @@ class Conversation:
     def _connect(self) -> None:
         """Dials until the node takes us, refuses for good (H10), or was away for too long (R13, R18)."""
         deadline, pause = time.monotonic() + 30, 0.02
-        scheme, place = self.address.split("://", 1)
-        host, _, port = place.rpartition(":")
+        scheme, address = self.address.split("://", 1)
+        host, _, port = address.rpartition(":")
         while True:
             link = socket.socket(socket.AF_UNIX if scheme == "unix" else socket.AF_INET)
             link.settimeout(10)
             try:
-                link.connect(place if scheme == "unix" else (host, int(port)))
+                link.connect(address if scheme == "unix" else (host, int(port)))
                 with self.lock:
                     return self._shake_hands(link)
             except (OSError, BadFrame, Failure) as error:
@@ -72,21 +72,21 @@ class Conversation:
     def _shake_hands(self, link: socket.socket) -> None:
         me = self.worker
         # H3 to H5, H14.
-        hello = {"job": me.job, "kind": "worker", "node": me.node, "incarnation": me.life, "expects": self.expected}
+        hello = {"job": me.job, "kind": "worker", "node": me.node, "incarnation": me.incarnation, "expects": self.expected}
         # H1, H12.
         link.sendall(Frame(HELLO, payload=text_of(hello | ({"token": me.token} if me.node else {}))).encode())
         frame = next(read_frames(lambda size: receive(link, size)))
         body = json.loads(frame.payload)
         if frame.kind == FAILURE:
             raise Failure(body)
-        if frame.kind != HELLO or body["node"] != self.peer or body["incarnation"] < self.life:
+        if frame.kind != HELLO or body["node"] != self.peer or body["incarnation"] < self.incarnation:
             link.sendall(Frame(FAILURE, payload=text_of({"code": "NO_ROUTE", "message": "not the node I want", "retryable": True})).encode())
             raise BadFrame(f"the hello of node {body.get('node')}, not {self.peer}")  # H9
-        if not min(self.open, default=self.next) <= body["expects"] <= self.next or 0 < self.life < body["incarnation"]:
+        if not min(self.open, default=self.next) <= body["expects"] <= self.next or 0 < self.incarnation < body["incarnation"]:
             # R14, R15.
             raise Failure({"code": "NODE_DEAD", "message": f"node {self.peer} has forgotten the conversation"})
         link.settimeout(None)
-        self.life, self.link = body["incarnation"], link
+        self.incarnation, self.link = body["incarnation"], link
         for call in list(self.open.values()):
             call.answer.clear()  # R12: answers are not mixed
         start(self._read_all, link)

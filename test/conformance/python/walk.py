@@ -80,10 +80,10 @@ def refusals(worker: Worker, tensor: Any, table: Any) -> dict[str, Any]:
     """What is refused, and with which code."""
     owner = int(worker.placement["owners"][part_of(tensor.keys)[0]])
     right, wrong, epoch = worker.servers[owner], worker.servers[1 - owner], worker.placement["epoch"]
-    pull = tensor.place() | {"block": 0, "rows": []}
+    pull = tensor.common_fields() | {"block": 0, "rows": []}
     push = pull | {"pushNumber": tensor.push_count + 1, "scale": 1.0, "gradients": np.zeros(tensor.block)}
     some = np.arange(100, dtype="u8")
-    row = table.place() | {"keys": some[worker.placement["owners"][part_of(some)] == owner][:1]}
+    row = table.common_fields() | {"keys": some[worker.placement["owners"][part_of(some)] == owner][:1]}
     bad_spec = {"kind": "tensor", "name": "x", "shape": [3], "initializer": {"type": "constant"}, "optimizer": {"type": "sum", "color": 1}, "updates": "async", "reduce": "sum"}
     unstamped = Signature(TENSOR_PUSH.text, False, True)
     tries: dict[str, tuple[Conversation, Signature, dict[str, Any], int]] = {
