@@ -20,7 +20,7 @@ class FakeClient implements KeyValueClient {
     const width = vals.length / keys.length;
     for (const [i, key] of keys.entries()) {
       const row = this.rows.get(key) ?? new Float32Array(width);
-      for (let place = 0; place < width; place++) row[place]! += vals[i * width + place]!;
+      for (let column = 0; column < width; column++) row[column]! += vals[i * width + column]!;
       this.rows.set(key, row);
     }
     if (callback !== undefined) setImmediate(callback);

@@ -1,6 +1,6 @@
 // expected-values — what the values of a case must be, so that a broken path cannot be measured.
-// A key starts with a pattern that depends on its position and on the place within its row; each push adds a gradient
-// that depends on the place. A block that lands in the wrong place, twice or not at all therefore changes some value.
+// A key starts with a pattern that depends on its position and on the column within its row; each push adds a gradient
+// that depends on the column. A block that lands in the wrong place, twice or not at all therefore changes some value.
 //
 // Invariants:
 //   ExpectedValues.V1. All values are whole numbers below 2^24, so float32 sums are exact in any order.
@@ -19,7 +19,7 @@ export type Rows = { readonly indices: Uint32Array; readonly width: number; read
 
 export function fillWithStart({ indices, width, values }: Rows): void {
   for (let row = 0; row < indices.length; row++) {
-    for (let place = 0; place < width; place++) values[row * width + place] = startValue(indices[row]!, place);
+    for (let column = 0; column < width; column++) values[row * width + column] = startValue(indices[row]!, column);
   }
 }
 
@@ -27,7 +27,7 @@ export function fillWithStart({ indices, width, values }: Rows): void {
 export function fillWithGradient({ indices, width, values }: Rows, factorOf: (index: number) => number): void {
   for (let row = 0; row < indices.length; row++) {
     const factor = factorOf(indices[row]!);
-    for (let place = 0; place < width; place++) values[row * width + place] = gradientValue(place) * factor;
+    for (let column = 0; column < width; column++) values[row * width + column] = gradientValue(column) * factor;
   }
 }
 
@@ -40,11 +40,11 @@ export function verify({ indices, width, values }: Rows, pushCountOf: (index: nu
       pushCount * GRADIENT_PERIOD + START_PERIOD < EXACT_MAX,
       "ExpectedValues.V1: a round must end before float32 sums become inexact",
     );
-    for (let place = 0; place < width; place++) {
-      const expected = startValue(index, place) + gradientValue(place) * pushCount;
-      const actual = values[row * width + place]!;
+    for (let column = 0; column < width; column++) {
+      const expected = startValue(index, column) + gradientValue(column) * pushCount;
+      const actual = values[row * width + column]!;
       if (actual !== expected)
-        throw new Error(`wrong value at key ${index}, place ${place} of ${width}: expected ${expected}, got ${actual}`);
+        throw new Error(`wrong value at key ${index}, column ${column} of ${width}: expected ${expected}, got ${actual}`);
     }
   }
 }
@@ -58,15 +58,15 @@ export function verifyDescended({ indices, width, values }: Rows): void {
     const value = values[i]!;
     if (value < 0 && Number.isFinite(value)) continue;
     throw new Error(
-      `wrong value at key ${indices[Math.floor(i / width)]}, place ${i % width} of ${width}: expected a descent below 0, got ${value}`,
+      `wrong value at key ${indices[Math.floor(i / width)]}, column ${i % width} of ${width}: expected a descent below 0, got ${value}`,
     );
   }
 }
 
-function startValue(index: number, place: number): number {
-  return 1 + ((index * 31 + place) % START_PERIOD);
+function startValue(index: number, column: number): number {
+  return 1 + ((index * 31 + column) % START_PERIOD);
 }
 
-function gradientValue(place: number): number {
-  return 1 + (place % GRADIENT_PERIOD);
+function gradientValue(column: number): number {
+  return 1 + (column % GRADIENT_PERIOD);
 }

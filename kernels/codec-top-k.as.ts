@@ -126,7 +126,7 @@ function listFrom(gradient: usize, residual: usize, byteCount: usize, floor: u32
   return <u32>((to - list) >> 2);
 }
 
-/** The place of the first sum that is not finite, -1 when all that are listed are. */
+/** The index of the first sum that is not finite, -1 when all that are listed are. */
 function firstNotFinite(gradient: usize, residual: usize, list: usize, count: u32): i32 {
   let highest: u32 = 0;
   for (const end = list + (<usize>count << 2); list < end; list += 4) highest = max(highest, load<u32>(list));

@@ -131,11 +131,11 @@ export function findDuplicates(keys: usize, n: u32, secret: u32, scratch: usize,
 }
 
 /** See DuplicateKernels.sumDuplicates. A first occurrence is known by Duplicates.D1. */
-export function sumDuplicates(rows: usize, n: u32, width: u32, indexes: usize, places: usize, known: u32, out: usize): u32 {
+export function sumDuplicates(rows: usize, n: u32, width: u32, indexes: usize, positions: usize, known: u32, out: usize): u32 {
   const rowBytes = <usize>width << 2;
   for (let i: usize = 0; i < n; i++, rows += rowBytes) {
-    const index = load<u32>(indexes + (i << 2)), place = places == 0 ? index : load<u32>(places + (i << 2));
-    const target = out + <usize>place * rowBytes;
+    const index = load<u32>(indexes + (i << 2)), position = positions == 0 ? index : load<u32>(positions + (i << 2));
+    const target = out + <usize>position * rowBytes;
     if (index != known) {
       addFloats(target, rows, rowBytes);
       continue;
@@ -147,11 +147,11 @@ export function sumDuplicates(rows: usize, n: u32, width: u32, indexes: usize, p
 }
 
 /** See DuplicateKernels.mergeDuplicates. The numbers are those of the optimizers (optimizers.as). */
-export function mergeDuplicates(merge: u32, rows: usize, n: u32, width: u32, indexes: usize, places: usize, known: u32, out: usize): u32 {
+export function mergeDuplicates(merge: u32, rows: usize, n: u32, width: u32, indexes: usize, positions: usize, known: u32, out: usize): u32 {
   const rowBytes = <usize>width << 2, isAssigned = merge == 1, greatest = merge == 3;
   for (let i: usize = 0; i < n; i++, rows += rowBytes) {
-    const index = load<u32>(indexes + (i << 2)), place = places == 0 ? index : load<u32>(places + (i << 2));
-    const target = out + <usize>place * rowBytes, isFirst = index == known;
+    const index = load<u32>(indexes + (i << 2)), position = positions == 0 ? index : load<u32>(positions + (i << 2));
+    const target = out + <usize>position * rowBytes, isFirst = index == known;
     known += u32(isFirst);
     if (target == rows) continue;
     if (isFirst || isAssigned) copyFloats(target, rows, rowBytes);

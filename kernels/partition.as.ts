@@ -76,7 +76,8 @@ export function partitionKeys(
 }
 
 /**
- * As partitionKeys, for two owners: how many keys the second has had so far tells both places, and stays in a register.
+ * As partitionKeys, for two owners: how many keys the second has had so far tells both positions, and stays in a
+ * register.
  */
 function partitionInTwo(keys: usize, n: u32, owners: usize, shift: u64, noted: usize, spans: usize, keysOut: usize, sources: usize): void {
   let ones: u32 = 0;

@@ -379,7 +379,9 @@ export function listRows(t: Table, cursor: usize, rowsOut: usize): i32 {
   return listSegment(changetype<Segment>(<usize>load<u32>(<usize>t.directory + (<usize>index << 2))), rowsOut);
 }
 
-/** Copies the keys to `out` whose place in the order of `listRows` is at the cursor or behind it; returns how many. */
+/**
+ * Copies the keys to `out` whose position in the order of `listRows` is at the cursor or behind it; returns how many.
+ */
 export function keysAhead(t: Table, cursor: usize, keys: usize, n: u32, out: usize): u32 {
   const from = load<u64>(cursor), first = out;
   for (let i: usize = 0; i < n; i++) {

@@ -104,7 +104,7 @@ for (const { name, total, offset, byteCount, code } of WIDE_CASES) {
   });
 }
 
-test("what an answer announces costs nothing until it comes", async () => {
+test("the length that an answer declares costs nothing until it comes", async () => {
   const stage = await Stage.open();
   stage.server.serve = (request, reply) => reply(answerBytes(request, new Uint8Array(512 * 1024), { total: 2 ** 50, offset: 0 }));
   const bytesBefore = process.memoryUsage().arrayBuffers;

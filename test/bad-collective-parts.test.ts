@@ -121,10 +121,10 @@ const SMALL_CASES: readonly PartCase[] = [
 
 for (const { name, fields, honest, ...refusal } of SMALL_CASES) {
   test(`a part with ${name} ends the operation for both, with the reason`, async () => {
-    await using circle = await CollectiveGroup.form();
-    const outcome = outcomeOf(circle.collective.allReduce(new Float32Array(4)));
-    await refused(circle.cluster, circle.client, { ...refusal, name, fields: circle.part(fields) });
-    assert.equal(await circle.cluster.world.run(outcome), honest);
+    await using group = await CollectiveGroup.form();
+    const outcome = outcomeOf(group.collective.allReduce(new Float32Array(4)));
+    await refused(group.cluster, group.client, { ...refusal, name, fields: group.part(fields) });
+    assert.equal(await group.cluster.world.run(outcome), honest);
   });
 }
 
@@ -137,38 +137,38 @@ test("parts of a ring of the wrong size, and exchanges of no size, end their ope
     [{ flags: CollectiveKind.BROADCAST, command: 1, arg2: 9 }, floats(8), (own) => own.broadcast(new Float32Array(9), 1)],
   ];
   for (const [fields, payload, call] of cases) {
-    await using circle = await CollectiveGroup.form();
-    const outcome = outcomeOf(call(circle.collective));
-    const answer = await circle.cluster.world.run(circle.client.ask(circle.part(fields), payload));
+    await using group = await CollectiveGroup.form();
+    const outcome = outcomeOf(call(group.collective));
+    const answer = await group.cluster.world.run(group.client.ask(group.part(fields), payload));
     // Else its link was cut, over which the caller's memory may be leaving.
     if (answer !== undefined) assert.equal(failureOf(answer).code, "BAD_REQUEST");
-    assert.equal(await circle.cluster.world.run(outcome), "BAD_REQUEST");
+    assert.equal(await group.cluster.world.run(outcome), "BAD_REQUEST");
   }
 });
 
 test("parts of no generation, of operations far ahead, and ends that are none are refused, and harm no operation", async () => {
-  await using circle = await CollectiveGroup.form();
-  const { cluster, client, collective } = circle;
+  await using group = await CollectiveGroup.form();
+  const { cluster, client, collective } = group;
   const refusals: readonly (Omit<Refusal, "name"> & { readonly fields: HeaderFields })[] = [
     { fields: { arg0: 0 }, code: "NODE_DEAD", says: /generation 0 is not that of worker 0/ },
     { fields: { arg0: 2 ** 32 - 1 }, code: "NODE_DEAD", says: /is not that of worker 0/ },
     { fields: { arg1: 2 ** 20 }, code: "BAD_REQUEST", says: /too far ahead/ },
   ];
   for (const { fields, ...refusal } of refusals)
-    await refused(cluster, client, { ...refusal, name: "", fields: circle.part(fields), payload: floats(1) });
-  const over = circle.part({ flags: CollectiveKind.OVER });
+    await refused(cluster, client, { ...refusal, name: "", fields: group.part(fields), payload: floats(1) });
+  const over = group.part({ flags: CollectiveKind.OVER });
   await refused(cluster, client, { name: "", fields: over, payload: new Uint8Array(5), code: "BAD_REQUEST", says: /not JSON/ });
   await refused(cluster, client, { name: "", fields: over, payload: encodeJson({ from: -1 }), code: "BAD_REQUEST", says: /from must be/ });
   const values = Float32Array.of(1, 2);
   const reduced = collective.allReduce(values);
-  client.request(circle.part({ arg2: 2 }), new Uint8Array(Float32Array.of(10, 20).buffer));
+  client.request(group.part({ arg2: 2 }), new Uint8Array(Float32Array.of(10, 20).buffer));
   await cluster.world.run(reduced);
   assert.deepEqual([...values], [11, 22]);
 });
 
-test("GATHER of the wrong shape, or of generations that cannot have been, is refused, and the circle stays", async () => {
-  await using circle = await CollectiveGroup.form();
-  const { cluster, collective } = circle;
+test("GATHER of the wrong shape, or of generations that cannot have been, is refused, and the group stays", async () => {
+  await using group = await CollectiveGroup.form();
+  const { cluster, collective } = group;
   const scheduler = await cluster.intrude(cluster.world.schedulerAddress);
   const bodies: readonly (readonly [unknown, RegExp])[] = [
     [{ ...GATHERING, step: "storm" }, /step must be one of/],
@@ -194,13 +194,13 @@ test("GATHER of the wrong shape, or of generations that cannot have been, is ref
 test("a thousand parts of anything, from seeds, end no process and leave no call open", async () => {
   for (let seed = 1; seed <= 40; seed++) {
     const random = new Random(seed);
-    await using circle = await CollectiveGroup.form();
-    const { cluster, collective } = circle;
+    await using group = await CollectiveGroup.form();
+    const { cluster, collective } = group;
     const outcomes: Promise<ErrorCode | "well">[] = [];
     for (let i = 0; i < 25; i++) {
       if (random.chance(0.3)) outcomes.push(outcomeOf(callAny(collective, random)));
-      if (circle.client.isClosed) circle.client = await cluster.intrude(MESH);
-      circle.client.request(
+      if (group.client.isClosed) group.client = await cluster.intrude(MESH);
+      group.client.request(
         anyPart(collective.generation, random),
         Uint8Array.from({ length: 4 * random.below(5) + random.below(2) }, () => random.below(256)),
       );

@@ -187,7 +187,7 @@ for (const testCase of CONTROL_CASES) {
   });
 }
 
-test("a peer without a place can register and ask for the status, and nothing else", async () => {
+test("a peer that is not registered can register and ask for the status, and nothing else", async () => {
   const cluster = await TargetCluster.start();
   const client = await cluster.anonymous(cluster.world.schedulerAddress);
   const bodies = [
@@ -219,7 +219,7 @@ test("a link registers once: it cannot fill the scheduler with applications", as
   await cluster.close();
 });
 
-test("nobody resumes another node's place, or an incarnation of its own that it was not given", async () => {
+test("nobody resumes another node's rank, or an incarnation of its own that it was not given", async () => {
   const cluster = await TargetCluster.start();
   const client = await cluster.intrude(cluster.world.schedulerAddress);
   const { roster } = cluster.scheduler;
@@ -240,7 +240,7 @@ test("what a node remembers of the others cannot bury them while the scheduler k
   const client = await cluster.intrude(cluster.world.schedulerAddress);
   const { version, nodes } = cluster.scheduler.roster;
   const lies = { version: 2 ** 53 - 1, nodes: nodes.map((entry) => ({ ...entry, incarnation: 1000, state: "dead" })) };
-  const { job, node, incarnation } = cluster.place;
+  const { job, node, incarnation } = cluster.registration;
   const body = registration({ token: "other", resume: { job, node, incarnation, roster: lies, passed: [] } });
   await cluster.world.run(client.ask({ functionId: FunctionId.REGISTER }, encodeJson(body)));
   assert.ok(cluster.scheduler.roster.version <= version + 1);

@@ -23,7 +23,7 @@ type Case = {
 };
 
 const HELLO = { job: "", kind: "worker", node: 0, incarnation: 0, expects: 1 };
-/** Of a node that has a place in the job. */
+/** Of a node that is registered in the job. */
 const NAMED = { ...HELLO, job: "job" };
 
 function patched(bytes: Uint8Array, patch: (view: DataView) => void): Uint8Array {

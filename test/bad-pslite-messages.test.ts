@@ -298,7 +298,7 @@ test("a connection that stops inside a message does not hold up the next one of 
   await cluster.finalize();
 });
 
-test("keys and lens that no node of ps-lite could send are refused when they are announced, and cost nothing", async () => {
+test("keys and lens that no node of ps-lite could send are refused when their length is declared, and cost nothing", async () => {
   const { cluster, serverPort, stillWorks } = await started();
   const tooLong = new Uint8Array(9);
   tooLong[0] = 3; // long, and more to come

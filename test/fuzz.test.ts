@@ -135,7 +135,7 @@ class Assault {
     try {
       return await cluster.intrude(address);
     } catch {
-      await cluster.renewPlace(); // one of our own frames cost us our place
+      await cluster.registerAgain(); // one of our own frames ended our registration
       return await cluster.intrude(address);
     }
   }

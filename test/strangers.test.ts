@@ -61,7 +61,7 @@ test("stray hellos in the name of a server that waits at the last barrier do not
   await cluster.close();
 });
 
-test("a LEAVE in another's name is refused: the node keeps its place", async () => {
+test("a LEAVE in another's name is refused: the node keeps its rank", async () => {
   const cluster = await TargetCluster.start();
   const { schedulerAddress } = cluster.world;
   for (const expects of [1, 2, 3]) {

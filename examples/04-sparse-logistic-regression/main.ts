@@ -26,14 +26,14 @@ const flights = await readFlights(rank * share, (rank + 1) * share);
 const startedAt = performance.now();
 let rowCount = 0;
 for (let from = 0; from + BATCH <= flights.count; from += BATCH) {
-  const { keys, places } = featuresOf(flights, from, from + BATCH);
+  const { keys, positions } = featuresOf(flights, from, from + BATCH);
   const pulled = await weights.pull(keys);
   const gradients = new Float32Array(keys.length);
   for (let i = 0; i < BATCH; i++) {
-    const error = sigmoid(scoreOf(pulled, places, i)) - (flights.late[from + i] as number);
+    const error = sigmoid(scoreOf(pulled, positions, i)) - (flights.late[from + i] as number);
     for (let f = 0; f < FEATURES_PER_FLIGHT; f++) {
-      const place = places[i * FEATURES_PER_FLIGHT + f] as number;
-      gradients[place] = (gradients[place] as number) + error;
+      const position = positions[i * FEATURES_PER_FLIGHT + f] as number;
+      gradients[position] = (gradients[position] as number) + error;
     }
   }
   await weights.push(keys, gradients);
@@ -46,9 +46,9 @@ console.log(`worker ${rank}: ${flights.count} flights, ${Math.round(rowCount / s
 await session.barrier();
 if (rank === 0) {
   const test = await readFlights(TRAIN_COUNT, TRAIN_COUNT + TEST_COUNT);
-  const { keys, places } = featuresOf(test, 0, test.count);
+  const { keys, positions } = featuresOf(test, 0, test.count);
   const pulled = await weights.pull(keys);
-  const scores = Float64Array.from({ length: test.count }, (_, i) => scoreOf(pulled, places, i));
+  const scores = Float64Array.from({ length: test.count }, (_, i) => scoreOf(pulled, positions, i));
   const kept = pulled.reduce((count, weight) => count + (weight === 0 ? 0 : 1), 0);
   console.log(
     `AUC ${areaUnderCurve(scores, test.late).toFixed(3)} on ${test.count} flights that came after; ${kept} of ${pulled.length} weights are not zero`,
@@ -57,19 +57,19 @@ if (rank === 0) {
 await session.close();
 
 /** The features of some flights, each once, and where among them those of each flight are. */
-function featuresOf(all: Flights, from: number, to: number): { keys: BigUint64Array; places: Uint32Array } {
+function featuresOf(all: Flights, from: number, to: number): { keys: BigUint64Array; positions: Uint32Array } {
   const ascendingIndex = new Map<bigint, number>();
-  const places = Uint32Array.from(all.features.subarray(from * FEATURES_PER_FLIGHT, to * FEATURES_PER_FLIGHT), (key) => {
+  const positions = Uint32Array.from(all.features.subarray(from * FEATURES_PER_FLIGHT, to * FEATURES_PER_FLIGHT), (key) => {
     const known = ascendingIndex.get(key) ?? ascendingIndex.size;
     ascendingIndex.set(key, known);
     return known;
   });
-  return { keys: BigUint64Array.from(ascendingIndex.keys()), places };
+  return { keys: BigUint64Array.from(ascendingIndex.keys()), positions };
 }
 
-function scoreOf(pulled: Float32Array, places: Uint32Array, flight: number): number {
+function scoreOf(pulled: Float32Array, positions: Uint32Array, flight: number): number {
   let score = 0;
-  for (let f = flight * FEATURES_PER_FLIGHT; f < (flight + 1) * FEATURES_PER_FLIGHT; f++) score += pulled[places[f] as number] as number;
+  for (let f = flight * FEATURES_PER_FLIGHT; f < (flight + 1) * FEATURES_PER_FLIGHT; f++) score += pulled[positions[f] as number] as number;
   return score;
 }
 

@@ -11,7 +11,7 @@ export type Corpus = {
   /** The names of airports: of documents, and of words. */
   readonly documents: readonly string[];
   readonly words: readonly string[];
-  /** Of each flight its document and its word, by their places in those lists. */
+  /** Of each flight its document and its word, by their indexes in those lists. */
   readonly tokens: readonly { readonly document: number; readonly word: number }[];
 };
 
@@ -25,10 +25,10 @@ export async function readCorpus(count: number): Promise<Corpus> {
   const flights = rows as unknown as { readonly origin: string; readonly destination: string }[];
   const documents = [...new Set(flights.map(({ origin }) => origin))].sort();
   const words = [...new Set(flights.map(({ destination }) => destination))].sort();
-  const [placeOfDocument, placeOfWord] = [documents, words].map((names) => new Map(names.map((name, place) => [name, place])));
+  const [indexOfDocument, indexOfWord] = [documents, words].map((names) => new Map(names.map((name, index) => [name, index])));
   const tokens = flights.map(({ origin, destination }) => ({
-    document: placeOfDocument!.get(origin)!,
-    word: placeOfWord!.get(destination)!,
+    document: indexOfDocument!.get(origin)!,
+    word: indexOfWord!.get(destination)!,
   }));
   return { documents, words, tokens };
 }

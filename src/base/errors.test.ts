@@ -72,12 +72,12 @@ test("shows arrays of numbers by their type, and of long values the beginning", 
 });
 
 test("is never what throws", () => {
-  const circle: { self?: unknown } = {};
-  circle.self = circle;
+  const cyclic: { self?: unknown } = {};
+  cyclic.self = cyclic;
   const sly = {
     toJSON() {
       throw new Error("no");
     },
   };
-  assert.deepEqual([circle, sly, Object.create(null)].map(showValue), ["an object", "an object", "{}"]);
+  assert.deepEqual([cyclic, sly, Object.create(null)].map(showValue), ["an object", "an object", "{}"]);
 });

@@ -79,9 +79,9 @@ export const PLACEMENT: JsonContract<Empty, control.PlacementReply> = jsonContra
 });
 
 /**
- * The placement is about to change. A worker answers once the servers have answered every clock announcement that it
+ * The placement is about to change. A worker answers once the servers have answered every clock message that it
  * has sent, a server when it loads nothing from a checkpoint; until it has the placement, or hears that it does not
- * come, the one sends no other announcement, and the other begins no load. QUEUE_FULL: ask again. UNSUPPORTED: it
+ * come, the one sends no other clock message, and the other begins no load. QUEUE_FULL: ask again. UNSUPPORTED: it
  * cannot, and the placement does not come. Once it has come, a server answers when its parts are where they belong;
  * NODE_DEAD, ARENA_FULL and others say why that cannot be.
  */

@@ -29,7 +29,7 @@ const updateRequest = {
   keys: "u64[]",
   /** How many elements of each row change; none at all: `updates` has whole rows. */
   counts: "u32[]",
-  /** Which those are, row by row: places in the row, rising within it. */
+  /** Which those are, row by row: indexes in the row, rising within it. */
   columns: "u32[]",
   /** What they change by: one or two words each, as the table's elements have. */
   updates: "f32[]",

@@ -116,9 +116,9 @@ test("the quantiles are the normal distribution's within 1e-8", () => {
   for (const [tail, z] of known) {
     const h = tail * 2 ** 33;
     const octave = Math.floor(Math.log2(h));
-    const place = (h / 2 ** octave - 1) * 32;
-    const t = place - Math.floor(place);
-    const [c0, c1, c2, c3] = table.subarray((octave * 32 + Math.floor(place)) * 4);
+    const piece = (h / 2 ** octave - 1) * 32;
+    const t = piece - Math.floor(piece);
+    const [c0, c1, c2, c3] = table.subarray((octave * 32 + Math.floor(piece)) * 4);
     const found = c0! + t * (c1! + t * (c2! + t * c3!));
     assert.ok(Math.abs(found - z) < 1e-8, `tail ${tail}: ${found} is not ${z}`);
   }

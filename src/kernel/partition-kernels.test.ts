@@ -141,7 +141,7 @@ test("for random keys and parts kernel and reference find the same key (Kernels.
   );
 });
 
-test("one foreign key is found at every place of a list, and none where all are the server's own", () => {
+test("one foreign key is found at every position of a list, and none where all are the server's own", () => {
   const keys = Array.from({ length: 200 }, (_, i) => BigInt(i) * 977n);
   const list = putKeys(arena, keys);
   arena.bytes.fill(1, owned, owned + 2 ** PART_BITS);

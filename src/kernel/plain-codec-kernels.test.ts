@@ -51,7 +51,7 @@ const same = (run: (kernels: CodecKernels, target: number) => unknown): void => 
   assert.ok(Buffer.from(arena.memory.buffer, left, bytes).equals(Buffer.from(arena.memory.buffer, right, bytes)));
 };
 
-/** With residual, indices and values side by side at `target`; the one place more that the lists have is cleared. */
+/** With residual, indices and values side by side at `target`; the one entry more that the lists have is cleared. */
 function topK(kernels: CodecKernels, gradient: number, target: number, count: number, keepCount: number, scratch: number): number {
   const indices = target + 32 * 1024;
   const values = indices + 64 * 1024;
@@ -166,10 +166,10 @@ test("delta-coded keys and signatures", () => {
 
 test("and both take or refuse the same bytes as delta-coded keys", () => {
   fc.assert(
-    fc.property(ascendingArbitrary, fc.nat(), fc.nat(255), fc.integer({ min: -3, max: 3 }), (keys, place, flip, more) => {
+    fc.property(ascendingArbitrary, fc.nat(), fc.nat(255), fc.integer({ min: -3, max: 3 }), (keys, position, flip, more) => {
       const source = putKeys(arena, keys);
       const encodedBytes = plain.encodeDeltaKeys(source, keys.length, right);
-      if (encodedBytes > 0) arena.bytes[right + (place % encodedBytes)]! ^= flip;
+      if (encodedBytes > 0) arena.bytes[right + (position % encodedBytes)]! ^= flip;
       const byteCount = Math.max(0, encodedBytes + more);
       const target = arena.allocate(Math.max(8, keys.length * 8));
       const [first, second] = [simd, plain].map(

@@ -12,14 +12,14 @@ function sorted(keys: readonly bigint[]): { keys: bigint[]; oldIndexes: number[]
   return { keys: [...list], oldIndexes: [...oldIndexes] };
 }
 
-test("keys of any magnitude ascend, and each names the place where it stood", () => {
+test("keys of any magnitude ascend, and each names the index where it stood", () => {
   const key = fc.oneof(fc.bigInt(0n, 300n), fc.bigInt(0n, 2n ** 64n - 1n), fc.bigInt(2n ** 40n, 2n ** 40n + 9n));
   fc.assert(
     fc.property(fc.array(key, { maxLength: 300 }), (keys) => {
       const expected = keys
-        .map((value, place) => ({ value, place }))
-        .sort((a, b) => (a.value < b.value ? -1 : a.value > b.value ? 1 : a.place - b.place));
-      assert.deepEqual(sorted(keys), { keys: expected.map(({ value }) => value), oldIndexes: expected.map(({ place }) => place) });
+        .map((value, index) => ({ value, index }))
+        .sort((a, b) => (a.value < b.value ? -1 : a.value > b.value ? 1 : a.index - b.index));
+      assert.deepEqual(sorted(keys), { keys: expected.map(({ value }) => value), oldIndexes: expected.map(({ index }) => index) });
     }),
   );
 });

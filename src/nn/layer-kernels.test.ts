@@ -232,10 +232,17 @@ describe("the other kernels equal the reference bit for bit, fused or not", () =
       ] as const) {
         assertSameMemory((kernels, stage) => {
           const [inFloats, outFloats] = [height * width, Math.floor(height / size) * Math.floor(width / size)];
-          const places = stage.ids(planes * outFloats + 4, 1);
-          kernels.maxPool(stage.noise(planes * inFloats), planes, height, width, size, stage.noise(planes * outFloats + 4), places);
-          kernels.maxPoolGradient(stage.noise(planes * outFloats), places, planes, outFloats, inFloats, stage.noise(planes * inFloats + 4));
-          return readWords(stage.arena, places, planes * outFloats);
+          const indexes = stage.ids(planes * outFloats + 4, 1);
+          kernels.maxPool(stage.noise(planes * inFloats), planes, height, width, size, stage.noise(planes * outFloats + 4), indexes);
+          kernels.maxPoolGradient(
+            stage.noise(planes * outFloats),
+            indexes,
+            planes,
+            outFloats,
+            inFloats,
+            stage.noise(planes * inFloats + 4),
+          );
+          return readWords(stage.arena, indexes, planes * outFloats);
         }, isFused);
       }
     });

@@ -56,8 +56,8 @@ export interface LayerKernels {
   sigmoid(input: number, floatCount: number, output: number): void;
   sigmoidGradient(gradient: number, output: number, floatCount: number, target: number): void;
 
-  maxPool(input: number, planes: number, height: number, width: number, size: number, output: number, places: number): void;
-  maxPoolGradient(gradient: number, places: number, planes: number, outFloats: number, inFloats: number, target: number): void;
+  maxPool(input: number, planes: number, height: number, width: number, size: number, output: number, indexes: number): void;
+  maxPoolGradient(gradient: number, indexes: number, planes: number, outFloats: number, inFloats: number, target: number): void;
 
   softmaxGradient(
     logits: number,

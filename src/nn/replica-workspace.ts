@@ -41,8 +41,8 @@ export class ReplicaWorkspace extends Workspace {
   }
 
   /** Throws BAD_ARGUMENT for a network that is not built in the same way every time (ReplicaWorkspace.R1). */
-  protected override place(byteCount: number): number {
-    if (this.#laidOut === undefined) return super.place(byteCount);
+  protected override allocate(byteCount: number): number {
+    if (this.#laidOut === undefined) return super.allocate(byteCount);
     const span = this.#laidOut[this.#next++];
     if (span?.byteCount === byteCount) return span.address;
     throw badArgument("a network that several devices train is built in the same way every time");

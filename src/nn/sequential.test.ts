@@ -1,4 +1,4 @@
-// Goal: a network announces each gradient once, when it is final and before the layers below are computed (Layer.L4);
+// Goal: a network reports each gradient once, when it is final and before the layers below are computed (Layer.L4);
 // its parameters have one span each and start as a server would start them; a step takes no memory.
 
 import assert from "node:assert/strict";
@@ -23,20 +23,20 @@ function lenetOnNoise(): { workspace: Workspace; network: Sequential; loss: Soft
   };
 }
 
-test("gradients are announced once each, last layers first, and are final by then", () => {
+test("gradients are reported once each, last layers first, and are final by then", () => {
   const { network, loss, labels } = lenetOnNoise();
   loss.compute(network.forward({ isTraining: true }), labels);
-  const announced: { index: number; name: string; gradient: Float32Array }[] = [];
-  const isOpen = (name: string): boolean => !announced.some((entry) => entry.name === name);
+  const reported: { index: number; name: string; gradient: Float32Array }[] = [];
+  const isOpen = (name: string): boolean => !reported.some((entry) => entry.name === name);
   for (const { gradient } of network.parameters) gradient.fill(Number.NaN);
   network.backward(loss.gradient, (index, { name, gradient }) => {
-    announced.push({ index, name, gradient: gradient.slice() });
+    reported.push({ index, name, gradient: gradient.slice() });
     for (const parameter of network.parameters.filter((other) => isOpen(other.name) && other.name.split(".")[0] !== name.split(".")[0])) {
-      assert.ok(parameter.gradient.every(Number.isNaN), `${parameter.name} was computed before ${name} was announced`);
+      assert.ok(parameter.gradient.every(Number.isNaN), `${parameter.name} was computed before ${name} was reported`);
     }
   });
   assert.deepEqual(
-    announced.map(({ index, name }) => `${index} ${name}`),
+    reported.map(({ index, name }) => `${index} ${name}`),
     [
       "8 fc3.bias",
       "8 fc3.weight",
@@ -50,7 +50,7 @@ test("gradients are announced once each, last layers first, and are final by the
       "0 conv1.weight",
     ],
   );
-  for (const { name, gradient } of announced) {
+  for (const { name, gradient } of reported) {
     assert.deepEqual(gradient, network.parameters.find((parameter) => parameter.name === name)!.gradient, name);
   }
 });

@@ -92,12 +92,12 @@ export class Workspace {
   }
 
   /** Where the next span lies. */
-  protected place(byteCount: number): number {
+  protected allocate(byteCount: number): number {
     return this.arena.allocate(byteCount);
   }
 
   #take(byteCount: number): number {
-    const address = this.place(byteCount);
+    const address = this.allocate(byteCount);
     this.#spans.push({ address, byteCount });
     this.vectors.zero(address, byteCount);
     return address;

@@ -330,9 +330,9 @@ suite("bad arguments", () => {
     await refuses(() => session.checkpoint({ keep: 0 }), /keep counts this checkpoint too/);
     await refuses(() => session.checkpoint({ job: anything(5) }), /job is the job's name/);
     await refuses(() => session.checkpoint({ onCut: anything("now") }), /onCut is a function/);
-    const circle: { self?: unknown } = {};
-    circle.self = circle;
-    for (const note of [5, [1], { at: NaN }, { at: 1n }, { at: undefined }, circle])
+    const cyclic: { self?: unknown } = {};
+    cyclic.self = cyclic;
+    for (const note of [5, [1], { at: NaN }, { at: 1n }, { at: undefined }, cyclic])
       await refuses(() => session.checkpoint({ note: anything(note) }), /a note of plain data: note/);
     await refuses(() => session.saveParameter(anything(5), "there"), /a parameter's name is a string, not 5/);
     await refuses(() => session.loadParameter(anything(undefined), "there"), /a parameter's name is a string, not undefined/);

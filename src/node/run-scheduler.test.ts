@@ -63,7 +63,7 @@ test("tells that a standby took over, or was given up", () => {
   assert.deepEqual(after(promoted, { ...next, state: "left" }), ["server 0 goes on without its standby"]);
 });
 
-test("of a rank that comes and leaves, both processes are told of, and no place that nobody has had", () => {
+test("of a rank that comes and leaves, both processes are told of, and no slot that nobody has had", () => {
   const changes = new RosterChanges({ serverCount: 1, workerCount: 0, replicas: 2 });
   const after = (...nodes: RosterEntry[]) => changes.since({ version: 1, nodes });
   after(entry("server", "alive"), { ...entry("standby", "alive"), token: "t" });

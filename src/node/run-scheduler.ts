@@ -50,7 +50,7 @@ export class RosterChanges {
   since({ nodes }: RosterView): string[] {
     const sentences: string[] = [];
     for (const entry of nodes.filter(({ incarnation }) => incarnation > 0)) {
-      // others are places that nobody has had yet
+      // others are slots that nobody has had yet
       const before = this.#known.get(entry.node);
       this.#known.set(entry.node, entry);
       const sentence = entry.role === "standby" ? standbyChange(before, entry, nodes) : change(before, entry);
@@ -77,7 +77,7 @@ export function countsText({ serverCount, workerCount, replicas = 1 }: Counts): 
   );
 }
 
-/** A standby whose place is free has taken over, or was given up. */
+/** A standby whose slot is free has taken over, or was given up. */
 function standbyChange(before: RosterEntry | undefined, entry: RosterEntry, nodes: readonly RosterEntry[]): string | undefined {
   const { rank, state, token, isRetired = false } = entry;
   if (state === "alive" || before?.state !== "alive" || isRetired) return change(before, entry);

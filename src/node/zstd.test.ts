@@ -1,4 +1,4 @@
-// Goal: sparse payloads shrink and come back as they were; no bytes of a peer give more than was announced, take much
+// Goal: sparse payloads shrink and come back as they were; no bytes of a peer give more than was declared, take much
 // memory, or crash.
 
 import assert from "node:assert/strict";
@@ -65,10 +65,10 @@ test("a payload whose sample misleads travels as it is when it does not shrink b
   assert.equal(compressPayload(zstd(), source, new Uint8Array(source.length)), 0);
 });
 
-test("refuses more and less than was announced, bytes behind the end, and what is no zstd", () => {
+test("refuses more and less than was declared, bytes behind the end, and what is no zstd", () => {
   const compressed = new Uint8Array(zstdCompressSync(new Uint8Array(10_000)));
-  for (const announced of [9999, 10_001, 1]) {
-    assert.throws(() => zstd().decompress(compressed, new Uint8Array(announced)), badRequest, `${announced}`);
+  for (const declared of [9999, 10_001, 1]) {
+    assert.throws(() => zstd().decompress(compressed, new Uint8Array(declared)), badRequest, `${declared}`);
   }
   assert.throws(() => zstd().decompress(Uint8Array.of(...compressed, 0), new Uint8Array(10_000)), badRequest);
   assert.throws(() => zstd().decompress(compressed.subarray(0, -1), new Uint8Array(10_000)), badRequest);
@@ -85,7 +85,7 @@ test("refuses a frame that asks for a window of 128 MiB, and takes one of 1 MiB"
   assert.throws(() => zstd().decompress(frame(27), target), badRequest);
 });
 
-test("whatever a peer sends as compressed gives an error or exactly the announced bytes", () => {
+test("whatever a peer sends as compressed gives an error or exactly the declared bytes", () => {
   const valid = new Uint8Array(5000);
   const validBytes = compressPayload(zstd(), gradient(1250, 0.02), valid);
   assert.ok(validBytes > 0);

@@ -149,7 +149,7 @@ export class SchedulerClient implements Control {
       if (listed?.state === "dead") {
         listed.state = "alive";
         this.#gateway.log.info("a node is alive again", { node: nameOf(listed.node) });
-        this.#announce();
+        this.#publishRoster();
       }
       if (listed !== undefined && this.#isAccepted(listed)) this.#gateway.accept(conversation);
     }
@@ -254,7 +254,7 @@ export class SchedulerClient implements Control {
   #died(listed: ListedNode): void {
     listed.state = "dead";
     this.#gateway.log.warn("a node is dead", { node: nameOf(listed.node), at: formatHostPort(listed.hostPort) });
-    this.#announce();
+    this.#publishRoster();
     if (this.#isAccepted(listed)) listed.conversation?.break(undefined);
     this.#barriers.fail(listed.role, new WeighbridgeError("NODE_DEAD", `${nameOf(listed.node)} is dead`, { retryable: true }));
   }
@@ -300,7 +300,7 @@ export class SchedulerClient implements Control {
       this.#gateway.processAt(hostPortOf(this.#gateway.options.schedulerAddress)).renewOutgoing();
     }
     if (this.#registering !== undefined) this.#answerRegister();
-    else if (changed.length > 0) this.#announce();
+    else if (changed.length > 0) this.#publishRoster();
     this.#gateway.clock.afterInput(() => {
       for (const listed of changed) this.#meet(listed);
     });
@@ -354,7 +354,7 @@ export class SchedulerClient implements Control {
     this.#registering = undefined;
   }
 
-  #announce(): void {
+  #publishRoster(): void {
     this.#conversation?.serveControl(ROSTER, this.#nodes.roster());
   }
 

@@ -239,7 +239,7 @@ export class ServedRequest implements Awaiting {
     return meta;
   }
 
-  /** Writes meta, keys, and the announcement of the values (ServedRequest.S2). */
+  /** Writes meta, keys, and the header of the values (ServedRequest.S2). */
   #beginValues(valueBytes: number, hasLens: boolean): PsMeta {
     const { outgoing } = this.#owner.conversation;
     const meta = this.#responseMeta();
@@ -270,7 +270,7 @@ export class ServedRequest implements Awaiting {
     if (frame.inlineBytes > 0) this.#streamBytes(frame.page.subarray(0, frame.inlineBytes));
     for (const part of frame.attached) this.#streamBytes(part);
     if (this.#valuesLeft > 0 || this.#wantsLens || this.lens.length === 0) return;
-    batch?.add(this.lens); // `#streamBytes` has announced them
+    batch?.add(this.lens); // `#streamBytes` has written their header
   }
 
   /** Undefined once the node has another connection: the rest of the response is dropped (ServedRequest.S3). */

@@ -120,7 +120,7 @@ function restarted(before: RosterStage): RosterStage {
   return after;
 }
 
-test("a copy beyond those that are wished for waits as a spare, and fills the free place of a standby", () => {
+test("a copy beyond those that are wished for waits as a spare, and fills the free slot of a standby", () => {
   const stage = replicated();
   assert.deepEqual(stage.register("s2"), ["spare"]);
   stage.nowMs = 4000;
@@ -163,7 +163,7 @@ test("two copies of a new rank are on different hosts where there is a choice, a
   assert.equal(holders(threads, 2), "t1 t3", "on one host, if there is no other");
 });
 
-test("a retired rank keeps its slots until head and standby are gone; nobody takes over, nor takes its places (AddedServers.A3, Chains.C3)", () => {
+test("a retired rank keeps its slots until head and standby are gone; nobody takes over, nor takes its slots (AddedServers.A3, Chains.C3)", () => {
   for (const first of ["server", "standby"] as const) {
     const stage = replicated();
     stage.journal.write({ kind: "retired", ranks: [1] });

@@ -90,7 +90,7 @@ test("a node that asks is told the placement at once", async () => {
   const cluster = new ControlCluster();
   const { scheduler, servers } = await cluster.formed();
   await cluster.clock.runUntil(scheduler.publishPlacement());
-  await cluster.clock.runUntil(servers[0]!.askPlacement());
+  await cluster.clock.runUntil(servers[0]!.fetchPlacement());
   assert.equal(servers[0]!.placement?.epoch, 2);
 });
 

@@ -11,7 +11,7 @@
 //   RankChoice.S2. A node that waits is answered within `startTimeoutMs`: a slot, or an error that names the holders. A
 //       spare server waits on (AddedServers.A2).
 //   RankChoice.S3. The ranks of workers grow by the next one, and only while all others are held, by workers that were
-//       heard since: they stay few, and who comes in the place of one that was lost gets its rank.
+//       heard since: they stay few, and who replaces one that was lost gets its rank.
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import type { RegisterRequest } from "../wire/register.ts";
@@ -69,7 +69,7 @@ export function chooseCopy(applicant: Applicant<unknown>, slots: readonly RankSl
   return { found: "nothing", lookAgainAtMs: deadlineMs };
 }
 
-/** Whether this is the place of a standby whose head is on the host of the one that asks (ServerCopies.P1). */
+/** Whether this is the slot of a standby whose head is on the host of the applicant (ServerCopies.P1). */
 export function isBesideHead(request: RegisterRequest, { role, rank }: RankSlot, slots: readonly RankSlot[]): boolean {
   const head = slots.find((slot) => slot.role === "server" && slot.rank === rank);
   return role === "standby" && head !== undefined && isOneHost(request, head);

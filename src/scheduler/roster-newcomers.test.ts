@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { OLD_ROSTER, RosterStage, requestOf, texts } from "../testing/roster-stage.ts";
 
-test("a newcomer takes the place of a dead node of its role, any number of times", () => {
+test("a newcomer takes the slot of a dead node of its role, any number of times", () => {
   const book = new RosterStage().formed();
   for (let holder = 2; holder <= 5; holder++) {
     book.nowMs += 3000;
@@ -18,7 +18,7 @@ test("a newcomer takes the place of a dead node of its role, any number of times
   }
 });
 
-test("a newcomer of the other role does not get the place", () => {
+test("a newcomer of the other role does not get the slot", () => {
   const book = new RosterStage({ startTimeoutMs: 60_000 }).formed();
   book.nowMs = 4000;
   book.hearAllBut(10);
@@ -27,7 +27,7 @@ test("a newcomer of the other role does not get the place", () => {
   assert.deepEqual(book.register("s2"), ["admit s2 as 10/2 recovery", "announce"]);
 });
 
-test("a place without a link goes at once to who asks for it, and after a second to anybody", () => {
+test("a slot without a link goes at once to who asks for it, and after a second to anybody", () => {
   const book = new RosterStage().formed();
   book.linkDown(10);
   assert.deepEqual(book.register("s2", { rank: 1 }), ["died 10", "admit s2 as 10/2 recovery", "announce"]);
@@ -38,7 +38,7 @@ test("a place without a link goes at once to who asks for it, and after a second
   assert.deepEqual(book.tick(1000), ["died 8", "admit s3 as 8/2 recovery", "announce"]);
 });
 
-test("a node whose link comes back keeps its place from a newcomer", () => {
+test("a node whose link comes back keeps its slot from a newcomer", () => {
   const book = new RosterStage().formed();
   book.linkDown(10);
   book.register("s2");
@@ -70,7 +70,7 @@ test("a newcomer with other counts or an impossible rank is refused alone", () =
   assert.equal(book.roster.phase, "running");
 });
 
-test("a newcomer waits for a place until its deadline, and can go away before", () => {
+test("a newcomer waits for a slot until its deadline, and can go away before", () => {
   const book = new RosterStage({ heartbeatTimeoutMs: 0, startTimeoutMs: 10_000 }).formed();
   book.nowMs = 100;
   assert.deepEqual([book.register("w2"), book.register("w3")], [[], []]);
@@ -81,7 +81,7 @@ test("a newcomer waits for a place until its deadline, and can go away before", 
   assert.equal(book.dueMs(), Infinity);
 });
 
-test("two newcomers get two places, and a third waits", () => {
+test("two newcomers get two slots, and a third waits", () => {
   const book = new RosterStage().formed();
   book.nowMs = 4000;
   book.hearAllBut(9, 11);
@@ -91,7 +91,7 @@ test("two newcomers get two places, and a third waits", () => {
   assert.deepEqual(book.register("w4"), []);
 });
 
-test("the same process that registers again after its answer was lost keeps its place and its incarnation", () => {
+test("the same process that registers again after its answer was lost keeps its slot and its incarnation", () => {
   const book = new RosterStage().formed();
   book.linkDown(10);
   const request = requestOf("s1", { rank: 1 });
@@ -138,7 +138,7 @@ test("a worker that asks for a rank beyond the next one waits for those before i
   assert.deepEqual(book.tick(60_000), ["refuse w9 DEADLINE"]);
 });
 
-test("who comes in the place of a worker that is silent gets its rank when it is dead, and no new one (RankChoice.S3)", () => {
+test("who comes in the slot of a worker that is silent gets its rank when it is dead, and no new one (RankChoice.S3)", () => {
   const book = new RosterStage({ mayScale: true }).formed();
   book.nowMs = 3000;
   assert.deepEqual(book.register("w2"), []);

@@ -7,7 +7,7 @@ import { OLD_ROSTER, RosterStage, requestOf } from "../testing/roster-stage.ts";
 import { throwsCode } from "../testing/throws-code.ts";
 import type { RosterView } from "../wire/roster.ts";
 
-test("the first node that resumes brings the job and everybody's place; all are answered at once", () => {
+test("the first node that resumes brings the job and everybody's slot; all are answered at once", () => {
   const book = new RosterStage();
   assert.deepEqual(book.resume("w0", { node: 9 }), ["run", "admit w0 as 9/1", "announce"]);
   assert.deepEqual([book.roster.job, book.roster.isResumed], ["job/old", true]);
@@ -52,7 +52,7 @@ test("a newcomer waits until the others had their time to resume, whether it cam
   }
 });
 
-test("a newcomer gets the place of one that was dead before the restart as soon as all others have resumed", () => {
+test("a newcomer gets the slot of one that was dead before the restart as soon as all others have resumed", () => {
   const nodes = OLD_ROSTER.nodes.map((entry) => (entry.node === 10 ? { ...entry, state: "dead" as const } : entry));
   const book = new RosterStage();
   const roster = { version: 9, nodes };
@@ -111,6 +111,6 @@ test("a scheduler restarted with other counts fails alone: the nodes may wait fo
   assert.ok(refuse?.kind === "refuse" && refuse.error.code === "COUNT_MISMATCH" && refuse.error.retryable);
 });
 
-test("a claim to a place that does not exist is fenced", () => {
+test("a claim to a slot that does not exist is fenced", () => {
   assert.deepEqual(new RosterStage().resume("w9", { node: 99 }).at(1), "refuse w9 FENCED");
 });

@@ -164,7 +164,7 @@ test("a dead node that is heard of again, or connects again, is alive in the sam
   assert.deepEqual(book.states(), ["9 dead 1", "11 dead 1", "8 alive 1", "10 alive 1"]);
 });
 
-test("who has no place, or no longer has it, is told so", () => {
+test("who has no slot, or no longer has it, is told so", () => {
   const book = new RosterStage();
   assert.throws(() => book.heard(10), throwsCode("NO_ROUTE"));
   book.formed();
@@ -199,13 +199,13 @@ test("the job is over when the rest is dead, but not when all are", () => {
   assert.deepEqual(book.leave(9), ["announce", "finish"]);
 });
 
-test("a place whose holder has left is given to a newcomer", () => {
+test("a slot whose holder has left is given to a newcomer", () => {
   const book = new RosterStage().formed();
   book.leave(11);
   assert.deepEqual(book.register("w2"), ["admit w2 as 11/2 recovery", "announce"]);
 });
 
-test("after the last barrier nobody takes the place of who leaves, and who waits is refused when all have left (Roster.R4)", () => {
+test("after the last barrier nobody takes the slot of who leaves, and who waits is refused when all have left (Roster.R4)", () => {
   const book = new RosterStage().formed();
   book.register("w2");
   assert.deepEqual(texts(book.roster.ending(book.nowMs)), []);
@@ -216,7 +216,7 @@ test("after the last barrier nobody takes the place of who leaves, and who waits
   assert.deepEqual(book.register("s2"), ["refuse s2 NO_ROUTE"]);
 });
 
-test("after the last barrier the place of a dead node is still given: its successor may have words to say", () => {
+test("after the last barrier the slot of a dead node is still given: its successor may have words to say", () => {
   const book = new RosterStage().formed();
   book.roster.ending(book.nowMs);
   book.nowMs = 3000;
@@ -237,7 +237,7 @@ test("a job that fails later refuses everybody who comes", () => {
 
 // All of it at random.
 
-test("for 300 seeds of events, every place has one holder, versions rise, and everybody who waits is answered in time", () => {
+test("for 300 seeds of events, every slot has one holder, versions rise, and everybody who waits is answered in time", () => {
   for (let seed = 1; seed <= 300; seed++) {
     const random = new Random(seed);
     const book = new RosterStage({ heartbeatTimeoutMs: random.chance(0.2) ? 0 : 5000 }).formed();

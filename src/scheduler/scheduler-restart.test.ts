@@ -8,7 +8,7 @@ import { ControlCluster, HEARTBEAT_TIMEOUT_MS, SCHEDULER_ADDRESS, stateOf } from
 import { Group } from "../wire/node-id.ts";
 import { deadNodes } from "../wire/roster.ts";
 
-test("a scheduler may be restarted: nodes go on, keep their places and learn of changes again", async () => {
+test("a scheduler may be restarted: nodes go on, keep their slots and learn of changes again", async () => {
   const cluster = new ControlCluster();
   const { servers, workers } = await cluster.formed();
   for (let restart = 0; restart < 3; restart++) {
@@ -64,7 +64,7 @@ test("for 60 seeds, a scheduler that dies while it lets nodes go leaves nobody a
   }
 });
 
-test("a node that does not come back after a restart of the scheduler is dead in time, and a newcomer gets its place, not another's", async () => {
+test("a node that does not come back after a restart of the scheduler is dead in time, and a newcomer gets its slot, not another's", async () => {
   const cluster = new ControlCluster();
   const { workers } = await cluster.formed();
   cluster.network.crash("scheduler");

@@ -6,8 +6,8 @@ import { copyOf, RosterStage } from "../testing/roster-stage.ts";
 import { idOf } from "../wire/node-id.ts";
 import type { CopyClaim, RegisterRequest } from "../wire/register.ts";
 
-/** The label of who holds each place: head 0, standby 0, head 1, standby 1. */
-function places({ roster }: RosterStage): (string | undefined)[] {
+/** The label of who holds each slot: head 0, standby 0, head 1, standby 1. */
+function slots({ roster }: RosterStage): (string | undefined)[] {
   const { nodes } = roster.view();
   return [0, 1].flatMap((rank) =>
     (["server", "standby"] as const).map((role) => nodes.find(({ node }) => node === idOf(role, rank))?.label),
@@ -27,7 +27,7 @@ const at = (host: string, process: string, settings: readonly string[] = []): { 
 
 test("the first copy that asks for a rank leads, the second stands by", () => {
   assert.deepEqual(
-    places(
+    slots(
       registered([
         ["s1", { rank: 1 }],
         ["s0", { rank: 0 }],
@@ -46,14 +46,14 @@ test("copies without ranks are on different hosts, or at least in different proc
     ["s2", at("b", "1")],
     ["s3", at("b", "2")],
   ]);
-  assert.deepEqual(places(hosts), ["s0", "s2", "s1", "s3"]);
+  assert.deepEqual(slots(hosts), ["s0", "s2", "s1", "s3"]);
   const threads = registered([
     ["s0", at("a", "1")],
     ["s1", at("a", "1")],
     ["s2", at("a", "2")],
     ["s3", at("a", "2")],
   ]);
-  assert.deepEqual(places(threads), ["s0", "s2", "s1", "s3"]);
+  assert.deepEqual(slots(threads), ["s0", "s2", "s1", "s3"]);
 });
 
 test("a copy without a rank joins one that asked for its rank, on another host if there is one", () => {
@@ -63,7 +63,7 @@ test("a copy without a rank joins one that asked for its rank, on another host i
     ["s2", at("a", "2")],
     ["s3", at("b", "2")],
   ]);
-  assert.deepEqual(places(stage), ["s0", "s3", "s1", "s2"]);
+  assert.deepEqual(slots(stage), ["s0", "s3", "s1", "s2"]);
 });
 
 test("a job with too few copies is not complete, and its error names those that are missing", () => {

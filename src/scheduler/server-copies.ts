@@ -68,7 +68,7 @@ function roomFor({ role }: RegisterRequest, counts: ClusterCounts): number {
 type Pair<T> = { readonly rank: number; head: Applicant<T> | undefined; standby: Applicant<T> | undefined };
 
 /**
- * The place of each copy once all are there, otherwise undefined. BAD_CONFIG if the ranks that nodes ask for leave both
+ * The slot of each copy once all are there, otherwise undefined. BAD_CONFIG if the ranks that nodes ask for leave both
  * copies of a rank to one process.
  */
 export function dealCopies<T>(applicants: readonly Applicant<T>[], counts: ClusterCounts): Assignment<T>[] | WeighbridgeError | undefined {
@@ -94,19 +94,19 @@ export function dealCopies<T>(applicants: readonly Applicant<T>[], counts: Clust
   for (const pair of pairs) if (!empty.includes(pair)) complete(pair, rest);
   for (const [index, applicant] of grouped(rest).entries()) {
     const pair = empty[index % empty.length];
-    assert(pair !== undefined, "there are as many copies as places");
+    assert(pair !== undefined, "there are as many copies as slots");
     if (index < empty.length) pair.head = applicant;
     else pair.standby = applicant;
   }
   for (const { head, standby } of pairs) {
-    assert(head !== undefined && standby !== undefined, "there are as many copies as places");
+    assert(head !== undefined && standby !== undefined, "there are as many copies as slots");
     const unlike = unlikeCopies(head.request, standby.request);
     if (unlike !== undefined) return unlike;
   }
   return pairs.flatMap((pair) => placesOf(pair));
 }
 
-/** Gives the free place of a rank that has one copy to the process that is furthest from it. */
+/** Gives the free slot of a rank that has one copy to the process that is furthest from it. */
 function complete<T>(pair: Pair<T>, rest: Applicant<T>[]): void {
   const holder = pair.head ?? pair.standby;
   if (holder === undefined || (pair.head !== undefined && pair.standby !== undefined)) return;
@@ -135,7 +135,7 @@ function groups<T>(copies: readonly Applicant<T>[], keyOf: (claim: CopyClaim | u
 }
 
 function placesOf<T>({ rank, head, standby }: Pair<T>): Assignment<T>[] {
-  const place = (role: Role, applicant: Applicant<T> | undefined): Assignment<T>[] =>
+  const assign = (role: Role, applicant: Applicant<T> | undefined): Assignment<T>[] =>
     applicant === undefined ? [] : [{ applicant, role, rank }];
-  return [...place("server", head), ...place("standby", standby)];
+  return [...assign("server", head), ...assign("standby", standby)];
 }

@@ -8,8 +8,8 @@
 //   BlockRows.B1. Every row is sent once; the gradients of its occurrences were added in the order of the list. Of
 //       values (assign, min, max) the last, the least or the greatest is sent.
 //   BlockRows.B2. A row that the tensor does not have is refused before anything is sent. Rows are exact up to 2^53.
-//   BlockRows.B3. Sums and landing places lie in spans of the worker's arena, whose owner keeps them until no call is
-//       open: memory that is new for every call would cost more page faults than its rows take to travel.
+//   BlockRows.B3. Sums and the rows of answers lie in spans of the worker's arena, whose owner keeps them until no call
+//       is open: memory that is new for every call would cost more page faults than its rows take to travel.
 
 import { showValue, WeighbridgeError } from "../base/errors.ts";
 import type { MergeNumber } from "../kernel/duplicate-kernels.ts";
@@ -21,7 +21,7 @@ import { listLength } from "./key-lists.ts";
 /** Rows of a tensor, as a caller may name them. */
 export type RowList = Uint32Array | Int32Array | BigUint64Array | readonly number[];
 
-/** The rows of one block: their places in it, and where they stand among all unique rows of the call. */
+/** The rows of one block: their indexes in it, and their positions among all unique rows of the call. */
 export type RowGroup = { readonly block: number; readonly rows: Uint32Array; readonly from: number; readonly to: number };
 
 const EXACT_MAX = 2 ** 53;

@@ -41,7 +41,7 @@ export class Collective implements MeshUser {
   readonly #early = new EarlyParts();
   /** The end of a generation of which this worker has not heard yet, by who told it. */
   readonly #overs = new Map<Channel, { readonly generation: number; readonly body: Uint8Array }>();
-  #circle: CollectiveGroup | undefined;
+  #group: CollectiveGroup | undefined;
   /** The one before: its members may not know yet why it is over. */
   #previous: CollectiveGroup | undefined;
   #forming: Promise<void> | undefined;
@@ -104,11 +104,11 @@ export class Collective implements MeshUser {
    */
   async allReduce(values: RowArray, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
-    const circle = this.#usable();
+    const group = this.#usable();
     const type = reducedType(values);
     checkLength(values, "an all-reduce", type >= 0, ELEMENT_LIST);
     const isSmall = values.byteLength <= DIRECT_BYTES_MAX;
-    await this.#run(circle, isSmall ? new DirectReduce(values, type) : new RingReduce(values, type), wait);
+    await this.#run(group, isSmall ? new DirectReduce(values, type) : new RingReduce(values, type), wait);
   }
 
   /**
@@ -116,26 +116,25 @@ export class Collective implements MeshUser {
    */
   async exchange(outgoing: readonly Uint8Array[], wait: WaitOptions = {}): Promise<readonly Uint8Array[]> {
     checkWaitOptions(wait);
-    const circle = this.#usable();
-    if (outgoing.length !== circle.memberCount)
-      throw badArgument(`${outgoing.length} parts to exchange with ${circle.memberCount} members`);
+    const group = this.#usable();
+    if (outgoing.length !== group.memberCount) throw badArgument(`${outgoing.length} parts to exchange with ${group.memberCount} members`);
     for (const part of outgoing) {
       if (part instanceof Uint8Array && part.length <= EXCHANGE_BYTES_MAX) continue;
       throw badArgument(`a part to exchange must be a Uint8Array of at most ${EXCHANGE_BYTES_MAX} bytes`);
     }
     const operation = new Exchange(outgoing);
-    await this.#run(circle, operation, wait);
-    return circle.memberCount === 1 ? outgoing : operation.received;
+    await this.#run(group, operation, wait);
+    return group.memberCount === 1 ? outgoing : operation.received;
   }
 
   /** Makes the values of the member of this rank everybody's. */
   async broadcast(values: Float32Array, fromRank: number, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
-    const circle = this.#usable();
+    const group = this.#usable();
     checkLength(values, "a broadcast", values instanceof Float32Array, "f32");
-    const position = circle.members.findIndex(({ node }) => node === idOf("worker", fromRank));
+    const position = group.members.findIndex(({ node }) => node === idOf("worker", fromRank));
     if (position < 0) throw badArgument(`worker ${fromRank} broadcasts, but the members are workers ${this.members.join(", ")}`);
-    await this.#run(circle, new Broadcast(values, { rank: fromRank, position }), wait);
+    await this.#run(group, new Broadcast(values, { rank: fromRank, position }), wait);
   }
 
   /**
@@ -145,9 +144,9 @@ export class Collective implements MeshUser {
    */
   async reform(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
-    const circle = this.#usable();
-    const message = `worker ${this.#mesh.rank} has left generation ${circle.generation} to form the next one`;
-    const left = circle.leave(new WeighbridgeError("ABORTED", message, { retryable: true }));
+    const group = this.#usable();
+    const message = `worker ${this.#mesh.rank} has left generation ${group.generation} to form the next one`;
+    const left = group.leave(new WeighbridgeError("ABORTED", message, { retryable: true }));
     await this.#form(wait, left);
   }
 
@@ -158,7 +157,7 @@ export class Collective implements MeshUser {
     this.#closed = new WeighbridgeError("CLOSED", "the collective was closed");
     const message = `worker ${this.#mesh.rank} has closed its collective`;
     try {
-      const left = this.#circle?.leave(new WeighbridgeError("CLOSED", message)) ?? Promise.resolve();
+      const left = this.#group?.leave(new WeighbridgeError("CLOSED", message)) ?? Promise.resolve();
       await waitFor(
         left.then(() => this.#mesh.leave()),
         "the other workers to let this one go",
@@ -180,21 +179,21 @@ export class Collective implements MeshUser {
   // MeshUser
 
   follow(roster: RosterView): void {
-    this.#circle?.follow(roster);
+    this.#group?.follow(roster);
   }
 
   ended(error: WeighbridgeError): void {
     this.#closed ??= error;
-    this.#circle?.abandon(error);
+    this.#group?.abandon(error);
     this.#early.refuse({ generation: Infinity, from: 0 }, error);
     this.#stop();
   }
 
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
     if (this.#hasStopped) return undefined;
-    const circle = this.#circle;
+    const group = this.#group;
     const label = partLabel(header);
-    return circle?.generation === label.generation ? circle.destination(channel, label, header.payloadBytes) : undefined;
+    return group?.generation === label.generation ? group.destination(channel, label, header.payloadBytes) : undefined;
   }
 
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
@@ -205,9 +204,9 @@ export class Collective implements MeshUser {
     }
     const label = partLabel(header);
     const payload = bytes.subarray(at, at + header.payloadBytes);
-    const own = this.#circle?.generation ?? 0;
-    if (label.generation === own && this.#circle !== undefined) {
-      this.#circle.take(channel, header, label, payload);
+    const own = this.#group?.generation ?? 0;
+    if (label.generation === own && this.#group !== undefined) {
+      this.#group.take(channel, header, label, payload);
     } else if (label.kind === CollectiveKind.OVER) {
       if (label.generation > own) this.#overs.set(channel, { generation: label.generation, body: payload.slice() });
       channel.acknowledge(header); // at once: its sender waits for that before it asks for the next one
@@ -224,8 +223,8 @@ export class Collective implements MeshUser {
   }
 
   get #joined(): CollectiveGroup {
-    if (this.#circle === undefined) throw this.#closed ?? new WeighbridgeError("CLOSED", "this worker is in no generation yet");
-    return this.#circle;
+    if (this.#group === undefined) throw this.#closed ?? new WeighbridgeError("CLOSED", "this worker is in no generation yet");
+    return this.#group;
   }
 
   #usable(): CollectiveGroup {
@@ -236,17 +235,17 @@ export class Collective implements MeshUser {
 
   #refusal(generation: number): WeighbridgeError {
     const known = this.#previous?.generation === generation ? this.#previous.failure : undefined;
-    const message = `generation ${generation} is not that of worker ${this.#mesh.rank}, which is in ${this.#circle?.generation ?? "none"}`;
+    const message = `generation ${generation} is not that of worker ${this.#mesh.rank}, which is in ${this.#group?.generation ?? "none"}`;
     return known ?? new WeighbridgeError("NODE_DEAD", message, { retryable: true });
   }
 
-  async #run(circle: CollectiveGroup, operation: Operation, wait: WaitOptions): Promise<void> {
-    circle.call(operation);
+  async #run(group: CollectiveGroup, operation: Operation, wait: WaitOptions): Promise<void> {
+    group.call(operation);
     try {
       await waitFor(operation.done.promise, operation.describe(), this.#mesh.clock, wait);
     } catch (thrown) {
       if (!isWeighbridgeError(thrown, "DEADLINE") || wait.deadlineMs === undefined) throw thrown;
-      const names = operation.awaited().map((position) => nameOf(circle.members[position]?.node ?? 0));
+      const names = operation.awaited().map((position) => nameOf(group.members[position]?.node ?? 0));
       const what = names.length === 0 ? "what was sent to be taken" : `parts from ${names.join(", ")}`;
       const message = `waited ${wait.deadlineMs} ms for ${operation.describe()}: ${what}`;
       throw new WeighbridgeError("DEADLINE", message, { retryable: true, cause: thrown });
@@ -301,13 +300,13 @@ export class Collective implements MeshUser {
     const node = idOf("worker", mesh.rank);
     const position = members.findIndex((member) => member.node === node);
     const channels = members.map((member) => (member.node === node ? undefined : mesh.channel(member)));
-    this.#previous = this.#circle;
-    const circle = new CollectiveGroup({ generation, members, position, channels, early: this.#early, clock: mesh.clock });
-    this.#circle = circle;
+    this.#previous = this.#group;
+    const group = new CollectiveGroup({ generation, members, position, channels, early: this.#early, clock: mesh.clock });
+    this.#group = group;
     const over = this.#previous?.failure ?? new WeighbridgeError("NODE_DEAD", `generation ${generation} has begun`, { retryable: true });
     this.#early.refuse({ generation: generation - 1, from: 0 }, over);
-    circle.follow(mesh.roster); // somebody may be gone already
-    for (const [channel, over] of this.#overs) if (over.generation === generation) circle.takeOver(channel, over.body);
+    group.follow(mesh.roster); // somebody may be gone already
+    for (const [channel, over] of this.#overs) if (over.generation === generation) group.takeOver(channel, over.body);
     this.#overs.clear();
   }
 }

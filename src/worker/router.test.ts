@@ -214,7 +214,7 @@ test("a read that is parked at a server holds nobody up while the placement chan
   assert.equal((await read)[0], 7, "key 0 is named twice in the list");
 });
 
-test("an announcement of a clock that was refused comes behind the updates that were refused before it (Router.R4)", async () => {
+test("a clock message that was refused comes behind the updates that were refused before it (Router.R4)", async () => {
   const { stage, worker } = started();
   const ends = [worker.push(LIST, 1, 5), worker.clock(6)];
   stage.change([0, 1, 2], turned(3));
@@ -234,27 +234,27 @@ async function isDone(promise: Promise<unknown>): Promise<boolean> {
   return await Promise.race([promise.then(() => true), setImmediate().then(() => false)]);
 }
 
-test("a worker that is prepared announces no clock until it has the placement; what it called before goes on, what it calls afterwards waits (Router.R7)", async () => {
+test("a worker that is prepared sends no clock message until it has the placement; what it called before goes on, what it calls afterwards waits (Router.R7)", async () => {
   const { stage, worker } = started();
   await stage.router.clockMessages.prepare({ epoch: 2, holdMs: 1000 });
   const before = worker.push(LIST, 1, 5);
-  const announced = worker.clock(6);
+  const sent = worker.clock(6);
   const behind = worker.push(LIST, 1, 6);
   await stage.drain();
   assert.ok(await isDone(before));
-  assert.deepEqual([await isDone(announced), await isDone(behind)], [false, false]);
+  assert.deepEqual([await isDone(sent), await isDone(behind)], [false, false]);
   assert.ok(stage.applied.every(({ clock }) => clock === 5));
   stage.change([0, 1, 2], turned(3));
   stage.publish();
   await stage.drain();
-  await Promise.all([announced, behind]);
+  await Promise.all([sent, behind]);
   assert.equal(stage.refusedCount, 0);
   assert.equal(stage.applied.at(-1)?.clock, 6);
 });
 
-test("PREPARE is answered when every announcement that has left is answered, also one that was refused and is sent again (PlacementHold.A1)", async () => {
+test("PREPARE is answered when every clock message that has left is answered, also one that was refused and is sent again (PlacementHold.A1)", async () => {
   const { stage, worker } = started();
-  const announced = worker.clock(6);
+  const sent = worker.clock(6);
   const prepared = stage.router.clockMessages.prepare({ epoch: 3, holdMs: 1000 });
   stage.change([0, 1, 2], turned(3));
   await stage.step(0);
@@ -262,7 +262,7 @@ test("PREPARE is answered when every announcement that has left is answered, als
   assert.equal(await isDone(prepared), false);
   await stage.drain();
   assert.ok(stage.refusedCount > 0);
-  await Promise.all([announced, prepared]);
+  await Promise.all([sent, prepared]);
   const next = worker.clock(7);
   await stage.drain();
   assert.equal(await isDone(next), false, "the placement of epoch 3 is waited for");
@@ -274,13 +274,13 @@ test("PREPARE is answered when every announcement that has left is answered, als
 
 test("PREPARE is refused, and nothing held, while a server has not heard of a clock; once it was told again it is answered (Router.R7)", async () => {
   const { stage, worker } = started();
-  const announced = assert.rejects(worker.clock(6), (error) => isWeighbridgeError(error, "LINK_LOST"));
+  const sent = assert.rejects(worker.clock(6), (error) => isWeighbridgeError(error, "LINK_LOST"));
   const isRefused = (error: unknown): boolean =>
     isWeighbridgeError(error, "QUEUE_FULL") && /server 1 of the end of a clock/.test(error.message);
   const waiting = assert.rejects(stage.router.clockMessages.prepare({ epoch: 2, holdMs: 1000 }), isRefused);
   await stage.lose(1);
   await stage.drain();
-  await Promise.all([announced, waiting]);
+  await Promise.all([sent, waiting]);
   await assert.rejects(stage.router.clockMessages.prepare({ epoch: 2, holdMs: 1000 }), isRefused);
   const again = worker.clock(6);
   await stage.drain();

@@ -81,7 +81,7 @@ export class PlainParameter {
    * So many workers begin with it, or go on with what was restored: for DC-ASGD each counts as having pulled what is
    * there.
    */
-  seat(workerCount: number): void {
+  setWorkers(workerCount: number): void {
     this.#workerCount = workerCount;
     for (const { memory, values } of this.#state.rows.values())
       for (let rank = 0; rank < workerCount; rank++) memory.set(`${rank}`, values.slice());
@@ -115,7 +115,7 @@ export class PlainParameter {
 
   load(state: PlainState, workerCount: number): void {
     this.#state = copyOf(state);
-    this.seat(workerCount);
+    this.setWorkers(workerCount);
   }
 
   #gather({ worker, clock, scale, gradients }: PlainPush): void {

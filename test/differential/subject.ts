@@ -85,7 +85,7 @@ export class Subject {
 
   async enter(stage: Stage): Promise<void> {
     this.#stage = stage;
-    this.#plain.seat(stage.sessions.length);
+    this.#plain.setWorkers(stage.sessions.length);
     this.#workerCount = stage.sessions.length;
     await this.#open();
     await this.compareAll();
@@ -277,7 +277,7 @@ export class Subject {
     if (this.#hasResidual) for (const tensor of this.#tensors) await tensor.flushResidual();
     await this.#handle(rank).clear();
     this.#plain = this.#newPlain();
-    this.#plain.seat(this.#workerCount);
+    this.#plain.setWorkers(this.#workerCount);
     this.#saved = undefined;
     this.#isChanged = false;
     this.#lost = 0;

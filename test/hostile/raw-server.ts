@@ -17,7 +17,7 @@ export class RawServer {
   serve: (request: RawFrame, reply: Reply) => void = () => {};
   linkCount = 0;
   requestCount = 0;
-  #place: RegisterReply | undefined;
+  #registration: RegisterReply | undefined;
   #expects = 1;
 
   /** Listens at this address and registers as the only server of a cluster with one worker. */
@@ -28,7 +28,7 @@ export class RawServer {
     const body = { role: "server", rank: 0, address, serverCount: 1, workerCount: 1, label: "raw", token: "raw" };
     const answer = await client.ask({ functionId: FunctionId.REGISTER }, encodeJson(body));
     if (answer?.header.kind !== Kind.REPLY) throw new Error("the scheduler did not take the server");
-    server.#place = decodeJson(registerReplyShape, "the answer", answer.payload);
+    server.#registration = decodeJson(registerReplyShape, "the answer", answer.payload);
     return server;
   }
 
@@ -50,8 +50,8 @@ export class RawServer {
   }
 
   #hello(): Uint8Array {
-    if (this.#place === undefined) throw new Error("a worker came before the server was registered");
-    const { job, node, incarnation } = this.#place;
+    if (this.#registration === undefined) throw new Error("a worker came before the server was registered");
+    const { job, node, incarnation } = this.#registration;
     return jsonFrameBytes(Kind.HELLO, {}, { job, kind: "server", node, incarnation, expects: this.#expects });
   }
 

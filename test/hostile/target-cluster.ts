@@ -1,4 +1,4 @@
-// target-cluster — what hostile tests attack: a scheduler, a server and an honest worker as real nodes, and the place
+// target-cluster — what hostile tests attack: a scheduler, a server and an honest worker as real nodes, and the rank
 // of a second worker that the test holds itself, with nothing behind it but raw links.
 //
 //   app 0   the default handle, which sums
@@ -104,22 +104,22 @@ export class TargetCluster {
   readonly handleKv: KVWorker;
   readonly serverAddress: Address;
   /** Who the test is: the second worker. */
-  place: RegisterReply;
-  #placeHolder: RawClient;
+  registration: RegisterReply;
+  #intruder: RawClient;
   #token = FIRST_TOKEN;
 
   private constructor(parts: {
     world: World;
     log: CountingLog;
     offices: [Postoffice, Postoffice, Postoffice];
-    placeHolder: RawClient;
-    place: RegisterReply;
+    intruder: RawClient;
+    registration: RegisterReply;
   }) {
     this.world = parts.world;
     this.log = parts.log;
     [this.scheduler, this.server, this.worker] = parts.offices;
-    this.#placeHolder = parts.placeHolder;
-    this.place = parts.place;
+    this.#intruder = parts.intruder;
+    this.registration = parts.registration;
     new KVServer(this.server, SUMMING_APP);
     serveWhole(new KVServer(this.server, HANDLE_APP));
     this.kv = new KVWorker(this.worker, SUMMING_APP);
@@ -146,13 +146,13 @@ export class TargetCluster {
     const scheduler = startOffice({ ...base, workerCountMax: base.workerCount, role: "scheduler" }); // others wait
     const server = startOffice({ ...base, role: "server", rank: 0, listenAddress: world.listenAddress });
     const worker = startOffice({ ...base, role: "worker", rank: 0 });
-    const placeHolder = takePlace(world, FIRST_TOKEN);
-    const [offices, { client, place }] = await world.run(Promise.all([Promise.all([scheduler, server, worker]), placeHolder]));
-    return new TargetCluster({ world, log, offices, placeHolder: client, place });
+    const intruder = registerIntruder(world, FIRST_TOKEN);
+    const [offices, { client, registration }] = await world.run(Promise.all([Promise.all([scheduler, server, worker]), intruder]));
+    return new TargetCluster({ world, log, offices, intruder: client, registration });
   }
 
   get identity(): Hello {
-    const { job, node, incarnation } = this.place;
+    const { job, node, incarnation } = this.registration;
     return { job, kind: "worker", node, incarnation, expects: 1, token: this.#token };
   }
 
@@ -185,35 +185,35 @@ export class TargetCluster {
   }
 
   /**
-   * Takes the second worker's place again, in a new incarnation: the old one may have been lost to what the test sent.
+   * Registers as the second worker again, in a new incarnation: the old one may have been lost to what the test sent.
    */
-  async renewPlace(): Promise<void> {
-    this.#placeHolder.destroy();
+  async registerAgain(): Promise<void> {
+    this.#intruder.destroy();
     await this.settle();
-    this.#token = `intruder ${this.place.incarnation}`;
-    const { client, place } = await this.world.run(takePlace(this.world, this.#token));
-    this.#placeHolder = client;
-    this.place = place;
+    this.#token = `intruder ${this.registration.incarnation}`;
+    const { client, registration } = await this.world.run(registerIntruder(this.world, this.#token));
+    this.#intruder = client;
+    this.registration = registration;
     await this.settle(); // the server has heard of it
   }
 
   async close(): Promise<void> {
-    this.#placeHolder.close();
+    this.#intruder.close();
     await this.world.run(Promise.all([this.worker.close(), this.server.close(), this.scheduler.close()]));
   }
 }
 
 /** Registers as the second worker over a link that stays open. */
-async function takePlace(
+async function registerIntruder(
   { transport, schedulerAddress, clock }: World,
   token: string,
-): Promise<{ client: RawClient; place: RegisterReply }> {
+): Promise<{ client: RawClient; registration: RegisterReply }> {
   for (;;) {
     try {
       const client = await RawClient.greet(transport, schedulerAddress);
       const answer = await client.ask({ functionId: FunctionId.REGISTER }, encodeJson(registration({ rank: 1, token })));
       if (answer?.header.kind !== Kind.REPLY) throw new Error(answer === undefined ? "closed" : describe(answer));
-      return { client, place: decodeJson(registerReplyShape, "the answer", answer.payload) };
+      return { client, registration: decodeJson(registerReplyShape, "the answer", answer.payload) };
     } catch (thrown) {
       if (!String(thrown).includes("nobody answers")) throw thrown;
       await new Promise<void>((resolve) => clock.after(5, resolve)); // the scheduler does not listen yet

@@ -116,8 +116,8 @@ test("for 25 seeds, everybody agrees after a storm of faults, crashes and restar
       new Set(members.filter(({ node }) => roleOf(node) === role).map(({ roster }) => JSON.stringify(roster)));
     for (const role of ["server", "worker"] as const) assert.equal(ofRole(role).size, 1, `seed ${seed}: ${[...ofRole(role)].join("\n")}`);
     assert.deepEqual(storm.scheduler?.deadNodes(), [], `seed ${seed}`);
-    const places = new Set([...storm.nodes.values()].map(({ node }) => node));
-    assert.equal(places.size, HOSTS.length, `seed ${seed}: two nodes in one place`);
+    const slots = new Set([...storm.nodes.values()].map(({ node }) => node));
+    assert.equal(slots.size, HOSTS.length, `seed ${seed}: two nodes in one slot`);
   }
 });
 

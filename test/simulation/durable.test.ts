@@ -56,7 +56,7 @@ test("durable servers join and leave a running job; one that joined comes back w
   assert.ok(node instanceof SchedulerNode);
   const { scaling } = node.scheduler;
   const added = idOf("server", 2);
-  const out = await cluster.run(scaling.ask({ to: 3 }));
+  const out = await cluster.run(scaling.request({ to: 3 }));
   await cluster.run(cluster.startNode(added));
   assert.deepEqual(await cluster.run(scaling.ended(out)), { number: out, outcome: "done" });
   await cluster.run(rows.push(keys, new Float32Array(keys.length).fill(1)));
@@ -64,7 +64,7 @@ test("durable servers join and leave a running job; one that joined comes back w
   const office = await cluster.run(cluster.startNode(added));
   assert.equal(await pull(), 2 * keys.length);
   const left = office.finalize();
-  const back = await cluster.run(scaling.ask({ leave: [2] }));
+  const back = await cluster.run(scaling.request({ leave: [2] }));
   await cluster.run(left);
   assert.deepEqual(await cluster.run(scaling.ended(back)), { number: back, outcome: "done" });
   assert.equal(await pull(), 2 * keys.length);

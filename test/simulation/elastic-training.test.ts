@@ -183,7 +183,7 @@ for (const onServers of [2, 1, 0] as const) {
       await cluster.clock.advance(20 + 10 * (seed % 3));
       trained.push(...[2, 3, 4].map((rank) => training.join(rank)));
       await cluster.clock.advance(100);
-      assert.deepEqual(training.workers.ask({ to: 3 }).leaving, [3, 4]);
+      assert.deepEqual(training.workers.request({ to: 3 }).leaving, [3, 4]);
       const outcomes = await cluster.run(Promise.all(trained));
       for (const { weights, hasLeft, rank } of outcomes) {
         assert.equal(hasLeft, rank >= 3, `worker ${rank}`);

@@ -80,7 +80,7 @@ test("a server that was restarted is told the lists of its new incarnation", asy
     cluster.kill(idOf("server", rank));
     await cluster.run(cluster.startNode(idOf("server", rank)));
   }
-  // The worker has heard of the new lives: a push to an old one may fail with NODE_DEAD.
+  // The worker has heard of the new incarnations: a push to an old one may fail with NODE_DEAD.
   await cluster.clock.advance(100);
   const table = await cluster.run(session.embedding("e", OPTIONS));
   for (let pushes = 1; pushes <= 3; pushes++) {

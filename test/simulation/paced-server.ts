@@ -169,7 +169,7 @@ export class PacedServer {
       this.#options.record.checkRead(read);
       answer(parameter.values.slice());
     };
-    const ticket = this.#pacer.read({
+    const parked = this.#pacer.read({
       worker: holder.worker,
       incarnation: holder.incarnation,
       parameter: parameter.id,
@@ -185,7 +185,7 @@ export class PacedServer {
         },
       },
     });
-    if (ticket === undefined) {
+    if (parked === undefined) {
       admitted();
       return;
     }

@@ -5,16 +5,16 @@ import { test } from "node:test";
 import { workerComesBack, workerDies } from "../training/churn-cases.ts";
 
 const ROUNDS = Number(process.env.SOAK_ROUNDS ?? 20);
-const PLACES = [{ isHybrid: true }, { isHybrid: true, vocabCacheSize: 10 }];
+const SETUPS = [{ isHybrid: true }, { isHybrid: true, vocabCacheSize: 10 }];
 
 for (let round = 1; round <= ROUNDS; round++) {
-  for (const place of PLACES) {
-    const name = "vocabCacheSize" in place ? "hybrid, cached" : "hybrid";
+  for (const setup of SETUPS) {
+    const name = "vocabCacheSize" in setup ? "hybrid, cached" : "hybrid";
     test(`a worker that dies leaves its units to the others, ${name}, round ${round}`, { timeout: 120_000 }, async () => {
-      await workerDies(place);
+      await workerDies(setup);
     });
     test(`a worker that is started again takes part in what is left, ${name}, round ${round}`, { timeout: 120_000 }, async () => {
-      await workerComesBack(place);
+      await workerComesBack(setup);
     });
   }
 }

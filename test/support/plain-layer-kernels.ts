@@ -154,29 +154,29 @@ export class PlainLayerKernels implements LayerKernels {
     }
   }
 
-  maxPool(input: number, planes: number, height: number, width: number, size: number, output: number, places: number): void {
+  maxPool(input: number, planes: number, height: number, width: number, size: number, output: number, indexes: number): void {
     let at = 0;
     for (let plane = 0; plane < planes; plane++) {
       for (let y = 0; y + size <= height; y += size) {
         for (let x = 0; x + size <= width; x += size, at++) {
-          const value = (place: number): number => this.#floats[input / 4 + plane * height * width + place]!;
+          const value = (index: number): number => this.#floats[input / 4 + plane * height * width + index]!;
           let best = y * width + x;
           for (let i = 0; i < size * size; i++) {
-            const place = (y + Math.floor(i / size)) * width + x + (i % size);
-            if (value(place) > value(best)) best = place;
+            const index = (y + Math.floor(i / size)) * width + x + (i % size);
+            if (value(index) > value(best)) best = index;
           }
           this.#floats[output / 4 + at] = value(best);
-          this.#words[places / 4 + at] = best;
+          this.#words[indexes / 4 + at] = best;
         }
       }
     }
   }
 
-  maxPoolGradient(gradient: number, places: number, planes: number, outFloats: number, inFloats: number, target: number): void {
+  maxPoolGradient(gradient: number, indexes: number, planes: number, outFloats: number, inFloats: number, target: number): void {
     this.#floats.fill(0, target / 4, target / 4 + planes * inFloats);
     for (let i = 0; i < planes * outFloats; i++) {
       const plane = Math.floor(i / outFloats);
-      this.#floats[target / 4 + plane * inFloats + this.#words[places / 4 + i]!] = this.#floats[gradient / 4 + i]!;
+      this.#floats[target / 4 + plane * inFloats + this.#words[indexes / 4 + i]!] = this.#floats[gradient / 4 + i]!;
     }
   }
 
@@ -284,7 +284,7 @@ function sumOfLanes(lanes: Float32Array): number {
   return round(round(lanes[0]! + lanes[2]!) + round(lanes[1]! + lanes[3]!));
 }
 
-/** Every place of the unfolded matrix, and where in the image it comes from. */
+/** Every element of the unfolded matrix, and where in the image it comes from. */
 function eachUnfolded(channels: number, height: number, width: number, size: number, visit: (at: number, source: number) => void): void {
   let at = 0;
   for (let row = 0; row < channels * size * size; row++) {

@@ -25,9 +25,9 @@ const ids = Array.from({ length: SAMPLES * IDS }, () => random.below(VOCAB));
 const labels = Array.from({ length: SAMPLES }, (_, i) => ids[i * IDS]! % CLASSES);
 export const dataset: ArrayDataset = new ArrayDataset({ labels, ids: { idsPerSample: IDS, list: ids } });
 
-export type Place = { readonly isHybrid: boolean; readonly vocabCacheSize?: number };
+export type Setup = { readonly isHybrid: boolean; readonly vocabCacheSize?: number };
 
-function built({ isHybrid, vocabCacheSize = 0 }: Place): { readonly network: Network; readonly model: Model } {
+function built({ isHybrid, vocabCacheSize = 0 }: Setup): { readonly network: Network; readonly model: Model } {
   const workspace = new Workspace();
   const network = new EmbeddingNetwork(workspace, {
     lookup: {
@@ -60,8 +60,8 @@ export type Trained = {
   readonly visits: readonly Uint32Array[];
 };
 
-export async function train(session: Session, place: Place, options: Partial<TrainOptions> = {}): Promise<Trained> {
-  const { network, model } = built(place);
+export async function train(session: Session, setup: Setup, options: Partial<TrainOptions> = {}): Promise<Trained> {
+  const { network, model } = built(setup);
   const visits = Array.from({ length: EPOCHS }, () => new Uint32Array(SAMPLES));
   let last: number[] = [];
   const { sampleCount, idsPerSample, readIds } = dataset;
@@ -90,14 +90,14 @@ function countVisits(trained: readonly Trained[], epoch: number): { readonly mis
 }
 
 /** A worker is killed in the middle of the second epoch: the others do what is left. */
-export async function workerDies(place: Place): Promise<void> {
+export async function workerDies(setup: Setup): Promise<void> {
   await using cluster = await RestartableCluster.start({ servers: 2, workers: 3 });
   const [one, victim, three] = cluster.sessions as [Session, Session, Session];
   const stepEnd = async ({ epoch, step }: { epoch: number; step: number }): Promise<void> => {
     if (epoch === 2 && step === 6) await cluster.kill("worker", 1);
   };
-  const dying = assert.rejects(train(victim, place, { callbacks: [{ stepEnd }] }));
-  const [first, third] = await Promise.all([train(one, place), train(three, place)]);
+  const dying = assert.rejects(train(victim, setup, { callbacks: [{ stepEnd }] }));
+  const [first, third] = await Promise.all([train(one, setup), train(three, setup)]);
   await dying;
   const parts = BATCH / 3;
   const [, second, last] = Array.from({ length: EPOCHS }, (_, epoch) => countVisits([first, third], epoch));
@@ -114,7 +114,7 @@ export async function workerDies(place: Place): Promise<void> {
  * A worker is killed in the first epoch and started again: it takes part in what is left. The others end that epoch
  * without it, and begin the next one when it is there.
  */
-export async function workerComesBack(place: Place): Promise<void> {
+export async function workerComesBack(setup: Setup): Promise<void> {
   await using cluster = await RestartableCluster.start({ servers: 2, workers: 3 });
   const [one, victim, three] = cluster.sessions as [Session, Session, Session];
   const restarted = Promise.withResolvers<Session>();
@@ -123,17 +123,17 @@ export async function workerComesBack(place: Place): Promise<void> {
     await cluster.kill("worker", 1);
     cluster.startWorker(1).then(restarted.resolve, restarted.reject);
   };
-  const dying = assert.rejects(train(victim, place, { callbacks: [{ stepEnd }] }));
+  const dying = assert.rejects(train(victim, setup, { callbacks: [{ stepEnd }] }));
   const isBack = ({ rank }: Session): TrainingCallback => ({
     epochEnd: async ({ epoch }) => {
       await restarted.promise;
-      if (epoch === 1 && place.isHybrid) await cluster.listens(1, { as: rank });
+      if (epoch === 1 && setup.isHybrid) await cluster.listens(1, { as: rank });
     },
   });
-  const coming = restarted.promise.then((session) => train(session, place));
+  const coming = restarted.promise.then((session) => train(session, setup));
   const [first, third, second] = await Promise.all([
-    train(one, place, { callbacks: [isBack(one)] }),
-    train(three, place, { callbacks: [isBack(three)] }),
+    train(one, setup, { callbacks: [isBack(one)] }),
+    train(three, setup, { callbacks: [isBack(three)] }),
     coming,
   ]);
   await dying;
@@ -149,19 +149,19 @@ export async function workerComesBack(place: Place): Promise<void> {
  * A worker dies over the word that the epoch is over: one of the others has heard it, the other has not. Both go on,
  * and nobody waits for anybody until a deadline.
  */
-export async function workerDiesAtTheEnd(place: Place, epoch: number): Promise<void> {
+export async function workerDiesAtTheEnd(setup: Setup, epoch: number): Promise<void> {
   await using cluster = await RestartableCluster.start({ servers: 2, workers: 3 });
   const [one, victim, three] = cluster.sessions as [Session, Session, Session];
-  const dying = assert.rejects(train(victim, place));
+  const dying = assert.rejects(train(victim, setup));
   const deaf = deafAtEnd(three, epoch, async () => await cluster.kill("worker", 1));
-  const [first, third] = await Promise.all([train(one, place, { deadlineMs: 10_000 }), train(deaf, place, { deadlineMs: 10_000 })]);
+  const [first, third] = await Promise.all([train(one, setup, { deadlineMs: 10_000 }), train(deaf, setup, { deadlineMs: 10_000 })]);
   await dying;
   for (let later = epoch; later < EPOCHS; later++) assert.deepEqual(countVisits([first, third], later), { missed: 0, again: 0 });
   assert.deepEqual(weightsOf(first), weightsOf(third), "those who are left have the same values");
 }
 
 /**
- * A session whose collective fails once with the death of another worker, in place of the word that this epoch, from 1
+ * A session whose collective fails once with the death of another worker, in setup of the word that this epoch, from 1
  * on, is over; the others get its vote.
  */
 function deafAtEnd(session: Session, epoch: number, kill: () => Promise<void>): Session {

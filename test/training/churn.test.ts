@@ -6,22 +6,22 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Session } from "../../src/api/session.ts";
 import { temporaryDirectory } from "../support/temporary-directory.ts";
-import { dataset, type Place, train, UNITS, workerComesBack, workerDies, workerDiesAtTheEnd } from "./churn-cases.ts";
+import { dataset, type Setup, train, UNITS, workerComesBack, workerDies, workerDiesAtTheEnd } from "./churn-cases.ts";
 import { RestartableCluster } from "./restartable-cluster.ts";
 
-const PLACES: readonly (readonly [string, Place])[] = [
+const SETUPS: readonly (readonly [string, Setup])[] = [
   ["all on servers", { isHybrid: false }],
   ["hybrid", { isHybrid: true }],
   ["hybrid, cached", { isHybrid: true, vocabCacheSize: 10 }],
 ];
 
-for (const [name, place] of PLACES) {
+for (const [name, setup] of SETUPS) {
   test(`a worker that dies leaves its units to the others, ${name}`, async () => {
-    await workerDies(place);
+    await workerDies(setup);
   });
 
   test(`a worker that is started again takes part in what is left, ${name}`, async () => {
-    await workerComesBack(place);
+    await workerComesBack(setup);
   });
 }
 

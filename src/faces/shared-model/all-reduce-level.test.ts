@@ -23,7 +23,7 @@ function roundOf(key: number): CompletedRound {
   return { plan, round: 1, priority: 0, values: new Float32Array(2), deviceCount: 1 };
 }
 
-test("a round that becomes ready at any moment of another one's life is reduced", async () => {
+test("a round that becomes ready at any moment of another one is reduced", async () => {
   for (let delay = 0; delay < 60; delay++) {
     const level = new AllReduceLevel({ session: aloneSession(), clock: new SimClock(), reduce: "sum" });
     await level.open({});

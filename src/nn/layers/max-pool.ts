@@ -22,7 +22,7 @@ class MaxPool implements Layer {
   readonly #output: Activations;
   readonly #inputGradient: Activations | undefined;
   /** For each output the index of its source within the plane. */
-  readonly #places: number;
+  readonly #indexes: number;
 
   constructor(site: LayerSite, size: number) {
     const { workspace, name, inputShape, sampleCountMax } = site;
@@ -37,7 +37,7 @@ class MaxPool implements Layer {
     }
     this.outputShape = [channels, Math.floor(height / size), Math.floor(width / size)];
     this.#output = new Activations(workspace, this.outputShape, sampleCountMax);
-    this.#places = workspace.words(this.#output.values.length).address;
+    this.#indexes = workspace.words(this.#output.values.length).address;
     if (site.needsInputGradient) this.#inputGradient = new Activations(workspace, inputShape, sampleCountMax);
   }
 
@@ -47,7 +47,7 @@ class MaxPool implements Layer {
     const [channels = 0, height = 0, width = 0] = inputShape;
     this.#output.sampleCount = input.sampleCount;
     const planes = input.sampleCount * channels;
-    workspace.kernels.maxPool(input.address, planes, height, width, this.#size, this.#output.address, this.#places);
+    workspace.kernels.maxPool(input.address, planes, height, width, this.#size, this.#output.address, this.#indexes);
     return this.#output;
   }
 
@@ -60,7 +60,7 @@ class MaxPool implements Layer {
     const target = this.#inputGradient;
     target.sampleCount = sampleCount;
     const { kernels } = this.#site.workspace;
-    kernels.maxPoolGradient(address, this.#places, sampleCount * channels, outHeight * outWidth, height * width, target.address);
+    kernels.maxPoolGradient(address, this.#indexes, sampleCount * channels, outHeight * outWidth, height * width, target.address);
     return target;
   }
 }

@@ -1,7 +1,7 @@
 // Goal: on slots of a span the layer computes what an embedding with a table of its own computes, bit for bit, and its
 // gradients have a row for each slot of the batch and no others (SlotEmbedding.S1, SlotEmbedding.S2).
 //
-// Goal: every member of an ascending list is found at its place, whatever lies behind the part that counts.
+// Goal: every member of an ascending list is found at its index, whatever lies behind the part that counts.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -64,9 +64,9 @@ test("refuses slots that are no whole samples", () => {
 
 test("each of the first numbers is found where it stands, in either kind of list", () => {
   for (const ascending of [Int32Array.of(-5, 0, 3, 9, 1, 1), Float64Array.of(-5, 0, 3, 2 ** 40, 1, 1)])
-    for (let place = 0; place < 4; place++) assert.equal(ascendingIndex(ascending, 4, ascending[place]!), place);
+    for (let index = 0; index < 4; index++) assert.equal(ascendingIndex(ascending, 4, ascending[index]!), index);
 });
 
-test("of one number the place is 0", () => {
+test("of one number the index is 0", () => {
   assert.equal(ascendingIndex(Int32Array.of(7), 1, 7), 0);
 });

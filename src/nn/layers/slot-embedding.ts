@@ -30,7 +30,7 @@ export class SlotEmbedding {
   readonly #options: SlotEmbeddingOptions;
   readonly #slots: { readonly address: number; readonly values: Int32Array };
   /** For each id of the batch: the index of its slot among the touched ones. */
-  readonly #places: { readonly address: number; readonly values: Int32Array };
+  readonly #indexes: { readonly address: number; readonly values: Int32Array };
   readonly #touched: Int32Array;
   readonly #gradients: FloatSpan;
   #touchedCount = 0;
@@ -45,7 +45,7 @@ export class SlotEmbedding {
     this.#options = options;
     this.output = new Activations(workspace, [combine === "sum" ? width : idsPerSample * width], sampleCountMax);
     this.#slots = workspace.words(idCountMax);
-    this.#places = workspace.words(idCountMax);
+    this.#indexes = workspace.words(idCountMax);
     this.#touched = new Int32Array(idCountMax);
     this.#gradients = workspace.floats(idCountMax * width);
   }
@@ -73,7 +73,7 @@ export class SlotEmbedding {
     if (this.#touchedCount === 0) return;
     const { bagCount, bagSize } = this.#bags();
     const { kernels } = this.#workspace;
-    kernels.addToRows(outputGradient.address, width, this.#places.address, bagCount, bagSize, this.#touchedCount, address);
+    kernels.addToRows(outputGradient.address, width, this.#indexes.address, bagCount, bagSize, this.#touchedCount, address);
   }
 
   /** The slots for which the last `backward` computed a gradient. A view, valid until the next. */
@@ -98,7 +98,7 @@ export class SlotEmbedding {
       if (slot >= 0 && (count === 0 || touched[count - 1] !== slot)) touched[count++] = slot;
     }
     this.#touchedCount = count;
-    for (let i = 0; i < idCount; i++) this.#places.values[i] = slots[i]! < 0 ? -1 : ascendingIndex(touched, count, slots[i]!);
+    for (let i = 0; i < idCount; i++) this.#indexes.values[i] = slots[i]! < 0 ? -1 : ascendingIndex(touched, count, slots[i]!);
   }
 
   /** A bag is what is summed into one row of the output. */

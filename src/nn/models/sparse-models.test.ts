@@ -69,7 +69,7 @@ describe("Wide & Deep", () => {
     assert.ok(wideAlone > 0.5, `the wide part alone: ${wideAlone}`);
   });
 
-  test("announces every gradient once", () => {
+  test("reports every gradient once", () => {
     const workspace = new Workspace();
     const model = new WideDeep(workspace, { rowCount: 4, idsPerSample: 2, width: 3, hidden: [5, 4], sampleCountMax: 2 });
     const loss = new BinaryCrossEntropy(workspace, { sampleCountMax: 2 });

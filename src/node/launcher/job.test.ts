@@ -348,7 +348,10 @@ test("a process that was started again is not the one that the scheduler has dec
   assert.deepEqual(told, ["again"]);
 });
 
-/** A scheduler that says how often it was started, reports a dead worker in its first life, and fails as it is told. */
+/**
+ * A scheduler that says how often it was started, reports a dead worker when it is first started, and fails as it is
+ * told.
+ */
 function fallingScheduler(end: string): ProcessPlan {
   const count = JSON.stringify(join(temporaryDirectory("job"), "lives"));
   const code = `const fs = require("node:fs"); fs.appendFileSync(${count}, "|"); const lives = fs.readFileSync(${count}).length;

@@ -1,5 +1,5 @@
-// Parts of every length go where the sink wants them, however the bytes come; bad bytes are refused and announcements
-// cost nothing.
+// Parts of every length go where the sink wants them, however the bytes come; bad bytes are refused and declared
+// lengths cost nothing.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -140,7 +140,7 @@ test("a held reader begins no message, keeps what comes, and goes on", () => {
   assert.deepEqual(sink.parts, [...bodies.map(sumOf), "2:0"]);
 });
 
-test("an announcement of a terabyte costs what has come", () => {
+test("a declared terabyte costs what has come", () => {
   const sink = new Sink(() => "whole");
   const reader = new ZmtpReader(sink);
   const header = new Uint8Array(9);

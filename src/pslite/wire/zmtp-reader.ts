@@ -10,7 +10,7 @@
 //   ZmtpReader.Z3. While `isHeld` no message begins; bytes that arrive wait in the buffer, which grows if it must.
 //       `goOn` continues.
 //   ZmtpReader.Z4. A view that was returned stays where the next bytes go until they are `received`.
-//   ZmtpReader.Z5. What a peer announces costs nothing: room for a long whole part grows with what has arrived.
+//   ZmtpReader.Z5. A length that a peer declares costs nothing: room for a long whole part grows with what has arrived.
 //   ZmtpReader.Z6. If the sink has room after the end of a part, the beginning of what follows is read there too, and
 //       moved out before the sink learns of the part's end: that saves a read for each message.
 

@@ -12,7 +12,7 @@ import type { Arena } from "../../kernel/arena.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
 
 const LISTS = 256;
-/** A list has a place in one set of this many. */
+/** A list has an entry in one set of this many. */
 const WAYS = 4;
 /** A megabyte of addresses. */
 export const ROWS_MAX: number = 2 ** 18;
@@ -48,7 +48,7 @@ export class RowMemory {
   readonly #arena: Arena;
   readonly #kernels: Kernels;
   readonly #lists: (List | undefined)[] = new Array<List | undefined>(LISTS).fill(undefined);
-  /** The place in its set that the next list takes if all are taken. */
+  /** The entry of its set that the next list takes if all are taken. */
   #nextWay = 0;
   #rowCount = 0;
 
@@ -107,7 +107,7 @@ export class RowMemory {
     return free;
   }
 
-  /** The first place of its set (RowMemory.M4). */
+  /** The first entry of its set (RowMemory.M4). */
   #setOf({ table, keys, keyCount }: Request): number {
     const { words } = this.#arena;
     const first = keys >>> 2;

@@ -40,7 +40,7 @@ export class PullPart {
   readonly #slotOf: Int32Array;
   /** Where the values of each row lie: u32, by row of the plan. */
   readonly #addresses: number;
-  /** The row of the plan at each place of the question, and its key there. */
+  /** The row of the plan at each position of the question, and its key there. */
   readonly #rowAt: Uint32Array;
   readonly #keys: number;
 
@@ -85,9 +85,9 @@ export class PullPart {
     for (const { server, from, keys } of plan.parts) {
       const starts = this.#arrange(from, from + keys.length);
       const [keptFrom, plainFrom] = [starts[REFRESH] as number, starts[PLAIN] as number];
-      for (let place = from; place < keptFrom; place++) {
-        const slot = this.#slotAt(place);
-        versions[place] = cached.versionOf(slot) + (advance.get(slot) ?? 0);
+      for (let position = from; position < keptFrom; position++) {
+        const slot = this.#slotAt(position);
+        versions[position] = cached.versionOf(slot) + (advance.get(slot) ?? 0);
       }
       parts.push({ server, epoch: plan.epoch, from, to: from + keys.length, keptFrom, plainFrom });
     }
@@ -106,14 +106,14 @@ export class PullPart {
     counters.hits += wanted.keptFrom - wanted.from - indexes.length;
     const keptCount = indexes.length + wanted.plainFrom - wanted.keptFrom;
     const list = this.#memory.take(keptCount * WORD_BYTES);
-    const placeAt = (i: number): number =>
+    const positionAt = (i: number): number =>
       i < indexes.length ? wanted.from + (indexes[i] as number) : wanted.keptFrom + i - indexes.length;
-    for (let i = 0; i < keptCount; i++) words[(list >>> 2) + i] = cached.addressOf(this.#slotAt(placeAt(i)));
+    for (let i = 0; i < keptCount; i++) words[(list >>> 2) + i] = cached.addressOf(this.#slotAt(positionAt(i)));
     rowKernels.writeRows(list, keptCount, 0, rowBytes, staged);
-    for (let i = 0; i < keptCount; i++) this.#keep(placeAt(i), isCurrent ? (versions[i] as number) : VERSION_NONE);
+    for (let i = 0; i < keptCount; i++) this.#keep(positionAt(i), isCurrent ? (versions[i] as number) : VERSION_NONE);
     let address = staged + keptCount * rowBytes;
-    for (let place = wanted.plainFrom; place < wanted.to; place++, address += rowBytes) {
-      words[(this.#addresses >>> 2) + (this.#rowAt[place] as number)] = address;
+    for (let position = wanted.plainFrom; position < wanted.to; position++, address += rowBytes) {
+      words[(this.#addresses >>> 2) + (this.#rowAt[position] as number)] = address;
     }
   }
 
@@ -136,8 +136,8 @@ export class PullPart {
     into.set(arena.floats.subarray(out >>> 2, (out >>> 2) + into.length));
   }
 
-  #slotAt(place: number): number {
-    return this.#slotOf[this.#rowAt[place] as number] as number;
+  #slotAt(position: number): number {
+    return this.#slotOf[this.#rowAt[position] as number] as number;
   }
 
   #useCached(): void {
@@ -190,9 +190,9 @@ export class PullPart {
     const next = [...starts];
     const source = this.plan.keysAddress >>> 2;
     for (let row = from; row < to; row++) {
-      const place = next[this.#classOf[row] as number]!++;
-      this.#rowAt[place] = row;
-      const at = (this.#keys >>> 2) + 2 * place;
+      const position = next[this.#classOf[row] as number]!++;
+      this.#rowAt[position] = row;
+      const at = (this.#keys >>> 2) + 2 * position;
       words[at] = words[source + 2 * row] as number;
       words[at + 1] = words[source + 2 * row + 1] as number;
     }
@@ -200,11 +200,11 @@ export class PullPart {
   }
 
   /** The values of a row have come to its slot; a new one is cached from now on. */
-  #keep(place: number, version: number): void {
+  #keep(position: number, version: number): void {
     const { arena, cached } = this.#cache;
-    const row = this.#rowAt[place] as number;
+    const row = this.#rowAt[position] as number;
     const slot = this.#slotOf[row] as number;
-    const at = (this.#keys >>> 2) + 2 * place;
+    const at = (this.#keys >>> 2) + 2 * position;
     if (this.#classOf[row] === NEW) cached.fill(slot, arena.words[at] as number, arena.words[at + 1] as number, version);
     else cached.setVersion(slot, version);
     this.#classOf[row] = KNOWN;

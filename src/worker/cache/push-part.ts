@@ -127,7 +127,7 @@ export class PushPart {
       count++;
     }
     if (count === 0) return;
-    // Each row to its place or before it, in order.
+    // Each row moves to its position or before it, in order.
     if (count < slots.length) rowKernels.readRows(this.#sources, count, 0, rowBytes, gradients);
     optimizer.apply(this.#copies, count, gradients);
   }

@@ -1,5 +1,5 @@
 // collective-group — one generation of workers as one member sees it: numbers the operations, gives parts to them, and
-// ends them when a member is gone. Its members never change; the next generation is another circle (collective.ts).
+// ends them when a member is gone. Its members never change; the next generation is another group (collective.ts).
 //
 // Invariants:
 //   CollectiveGroup.R1. When a member dies, is restarted or calls something else, every operation that is open fails

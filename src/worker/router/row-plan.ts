@@ -170,7 +170,7 @@ export class RowPlan {
   /** For each row in the order of the parts its index among the unique ones; 0 when that is the same order. */
   #sources = 0;
   /** For each of the caller's keys its row in the order of the parts; 0 when that is the same order. */
-  #places = 0;
+  #positions = 0;
 
   constructor(planner: RowPlanner, keys: BigUint64Array, isAscending: boolean) {
     this.#planner = planner;
@@ -196,7 +196,7 @@ export class RowPlan {
     this.#findDuplicates(keys);
     if (this.#isAscending) this.#sortAscending(keys);
     if (placement.servers.length > 1) this.#sortByOwner(keys, placement);
-    this.#findPlaces();
+    this.#findPositions();
     if (placement.servers.length > 1) return;
     const isGiven = this.#isAsGiven && !this.#isAscending;
     this.parts = [{ server: placement.servers[0] ?? 0, from: 0, keys: isGiven ? this.#keys : this.#keysAt(keys, this.#uniqueCount) }];
@@ -227,9 +227,9 @@ export class RowPlan {
     let known = 0;
     for (let from = 0; from < this.keyCount; from += piece.rowCount) {
       const count = Math.min(piece.rowCount, this.keyCount - from);
-      const places = this.#places + from * INDEX_BYTES;
+      const positions = this.#positions + from * INDEX_BYTES;
       arena.floats.set(values.subarray(from * width, (from + count) * width), piece.address >>> 2);
-      if (this.#indexes === 0) partition.scatterByIndex(piece.address, places, count, width, rows);
+      if (this.#indexes === 0) partition.scatterByIndex(piece.address, positions, count, width, rows);
       else {
         const indexes = this.#indexes + from * INDEX_BYTES;
         known = joinDuplicates(duplicates, merge, {
@@ -237,7 +237,7 @@ export class RowPlan {
           keyCount: count,
           width,
           indexes,
-          rowsTo: places,
+          rowsTo: positions,
           known,
           out: rows,
         });
@@ -264,7 +264,7 @@ export class RowPlan {
     const piece = this.#takePiece(width);
     for (let from = 0; from < this.keyCount; from += piece.rowCount) {
       const count = Math.min(piece.rowCount, this.keyCount - from);
-      this.#planner.partition.gatherByIndex(landed.byteOffset, this.#places + from * INDEX_BYTES, count, width, piece.address);
+      this.#planner.partition.gatherByIndex(landed.byteOffset, this.#positions + from * INDEX_BYTES, count, width, piece.address);
       into.set(this.#floatsAt(piece.address, count * width), from * width);
     }
   }
@@ -273,7 +273,7 @@ export class RowPlan {
   wordsForCaller(words: number): number {
     if (this.#isAsGiven) return words;
     const list = this.#take(this.keyCount * INDEX_BYTES);
-    this.#planner.partition.gatherByIndex(words, this.#places, this.keyCount, 1, list);
+    this.#planner.partition.gatherByIndex(words, this.#positions, this.keyCount, 1, list);
     return list;
   }
 
@@ -284,7 +284,7 @@ export class RowPlan {
 
   /** Whether the caller's arrays can be sent and filled as they are. */
   get #isAsGiven(): boolean {
-    return this.#places === 0;
+    return this.#positions === 0;
   }
 
   #findDuplicates(keys: number): void {
@@ -325,25 +325,25 @@ export class RowPlan {
     this.parts = parts;
     this.keysAddress = sorted;
     if (this.#sources !== 0) {
-      const places = arena.words.subarray(this.#sources >>> 2, (this.#sources >>> 2) + keyCount);
-      for (let at = sources >>> 2; at < (sources >>> 2) + keyCount; at++) arena.words[at] = places[arena.words[at] as number] as number;
+      const positions = arena.words.subarray(this.#sources >>> 2, (this.#sources >>> 2) + keyCount);
+      for (let at = sources >>> 2; at < (sources >>> 2) + keyCount; at++) arena.words[at] = positions[arena.words[at] as number] as number;
     }
     this.#sources = sources;
   }
 
-  #findPlaces(): void {
+  #findPositions(): void {
     if (this.#sources === 0) {
-      this.#places = this.#indexes;
+      this.#positions = this.#indexes;
       return;
     }
     const { words } = this.#planner.arena;
     const ofUnique = this.#take(this.#uniqueCount * INDEX_BYTES);
     const [first, sources] = [ofUnique >>> 2, this.#sources >>> 2];
-    for (let place = 0; place < this.#uniqueCount; place++) words[first + (words[sources + place] as number)] = place;
-    this.#places = ofUnique;
+    for (let position = 0; position < this.#uniqueCount; position++) words[first + (words[sources + position] as number)] = position;
+    this.#positions = ofUnique;
     if (this.#indexes === 0) return;
-    this.#places = this.#take(this.keyCount * INDEX_BYTES);
-    this.#planner.partition.gatherByIndex(ofUnique, this.#indexes, this.keyCount, 1, this.#places);
+    this.#positions = this.#take(this.keyCount * INDEX_BYTES);
+    this.#planner.partition.gatherByIndex(ofUnique, this.#indexes, this.keyCount, 1, this.#positions);
   }
 
   /** A few rows' worth of memory that stays in the cache while the caller's array goes through it. */

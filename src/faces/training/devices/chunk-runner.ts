@@ -1,5 +1,5 @@
 // chunk-runner — computes chunks of a unit with a network, in one thread of a training: reads the samples where the
-// owner has read them, and leaves the gradients of each chunk in the place of that chunk. The owner has one over the
+// owner has read them, and leaves the gradients of each chunk in the memory of that chunk. The owner has one over the
 // network that is trained, the others over their replicas.
 
 import type { Arena } from "../../../kernel/arena.ts";
@@ -26,14 +26,14 @@ export type ChunkRunnerOptions = {
   readonly control: DeviceControl;
   readonly unit: UnitMemory;
   readonly gradients: GradientSpans;
-  /** Whether the network leaves gradients where it is told; otherwise in its own place, which is its chunk's. */
+  /** Whether the network leaves gradients where it is told; otherwise in its own memory, which is its chunk's. */
   readonly isClaimed: boolean;
 };
 
 export class ChunkRunner {
   readonly #options: ChunkRunnerOptions;
   /** By chunk, then parameter: where their gradients are left. */
-  readonly #places: readonly (readonly FloatSpan[])[];
+  readonly #gradientSpans: readonly (readonly FloatSpan[])[];
   readonly #parameters: readonly Parameter[];
   readonly #labels: Float32Array;
   readonly #factors: GradientFactors;
@@ -57,7 +57,7 @@ export class ChunkRunner {
     this.#leave = gradients.products.map((shape, i) =>
       shape === undefined ? undefined : (factors): void => this.#factors.leave(this.#chunk, i, factors),
     );
-    this.#places = (isClaimed ? gradients.addresses : []).map((addresses) =>
+    this.#gradientSpans = (isClaimed ? gradients.addresses : []).map((addresses) =>
       addresses.map((address, i) => ({ address, values: new Float32Array(buffer, address, lengths[i]!) })),
     );
   }
@@ -112,8 +112,8 @@ export class ChunkRunner {
   }
 
   #useGradients(chunk: number): void {
-    const places = this.#places[chunk];
-    if (places !== undefined) for (let i = 0; i < places.length; i++) useGradient(this.#parameters[i]!, places[i]!);
+    const spans = this.#gradientSpans[chunk];
+    if (spans !== undefined) for (let i = 0; i < spans.length; i++) useGradient(this.#parameters[i]!, spans[i]!);
   }
 
   /** Outside of chunks the network is as it was. */

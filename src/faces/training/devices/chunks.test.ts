@@ -29,7 +29,7 @@ test("chunks have every sample once, in order; those that are claimed begin with
   assert.deepEqual(counts(chunksOf(1, 3, { isClaimed: false })), [1, 0, 0]);
 });
 
-test("chunks are claimed where weights are used often and gradients are small, and there are places for those of every unit", () => {
+test("chunks are claimed where weights are used often and gradients are small, and there is memory for those of every unit", () => {
   const dealing = dealingOf({ ...small, deviceCount: 2, sampleCountMax: 64 });
   assert.deepEqual(dealing, { isClaimed: true, chunkCountMax: 8 });
   for (let count = 1; count <= 64; count++) assert.ok(chunksOf(count, 2, dealing).length <= dealing.chunkCountMax);

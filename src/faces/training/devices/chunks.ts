@@ -1,4 +1,4 @@
-// chunks — how the samples of a unit are dealt among the devices of a training: in chunks, each with a place of its own
+// chunks — how the samples of a unit are dealt among the devices of a training: in chunks, each with memory of its own
 // for its gradients. Either every device has one, or a device that has time claims the next: then large ones come
 // first, and a device that is held up leaves small ones to the others.
 //
@@ -14,7 +14,7 @@ const SAMPLES_MIN = 4;
 /** Of all gradients of all chunks: what fits the cores' own caches, more or less. */
 const GRADIENT_BYTES_MAX = 4 * 2 ** 20;
 
-/** Whether chunks are claimed, and how many there can be: places for gradients. */
+/** Whether chunks are claimed, and how many there can be: each has memory for gradients. */
 export type Dealing = { readonly isClaimed: boolean; readonly chunkCountMax: number };
 
 /** `usesWeightsOften`: a pass through the network takes much longer than to write its gradients. */
