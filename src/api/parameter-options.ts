@@ -1,5 +1,5 @@
-// parameter-options — what a user says of a tensor or an embedding, checked, and made the spec that all nodes share.
-// Sends nothing.
+// parameter-options — checks the options of a tensor or an embedding, and turns them into the spec that all nodes
+// share. Sends nothing.
 
 import { badArgument, showValue } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";

@@ -1,13 +1,15 @@
-// session — a worker's place in a cluster, or a guest's, as a user meets it: names of parameters become tensors and
-// embeddings, `clock` ends an iteration. Not the node itself: that is started before (node/connect.ts) and given here.
+// session — what the program of a worker or a guest works with: it turns names of parameters into tensors and
+// embeddings, and `clock` ends an iteration. Not the node itself, which is started first (node/connect.ts) and passed
+// in.
 //
 // Invariants:
-//   Session.S1. Two workers that describe one parameter differently: the second gets SPEC_MISMATCH with the
-//       differences, and nothing changes.
-//   Session.S2. A handle never goes on silently with a parameter that a restarted server has lost and somebody made
-//       anew (worker/parameter-handle.ts): its calls fail with UNKNOWN_PARAMETER until it is made again through this
-//       session, or restored.
-//   Session.S3. A guest joins no clock set: it reads what is there, and what only workers do throws UNSUPPORTED.
+//   Session.S1. If two workers describe a parameter differently, the second gets SPEC_MISMATCH with the differences,
+//       and nothing changes.
+//   Session.S2. A handle never silently continues with a parameter that a restarted server has lost and somebody has
+//       made again (worker/parameter-handle.ts): its calls fail with UNKNOWN_PARAMETER until the parameter is made
+//       again through this session, or restored.
+//   Session.S3. A guest joins no clock set: it reads what is there, and calls that only workers may make throw
+//       UNSUPPORTED.
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";

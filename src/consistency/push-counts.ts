@@ -1,21 +1,22 @@
-// push-counts — what one server knows of the pushes that workers made to whole parameters, also to rows on other
-// servers: how many each worker made, and who pushed at which clock. Pure: the caller derives the steps of lazyAdam and
-// the mean over workers.
+// push-counts — counts the pushes of workers to each parameter, as far as one server knows them, including pushes to
+// rows on other servers: how many each worker made, and who pushed at which clock. Pure: the caller derives the steps
+// of lazyAdam and the mean over workers.
 //
 // A worker numbers its pushes to each parameter 1, 2, 3 … (worker/worker-clock.ts). A server learns a number from a
-// frame of that push, or, if it has no row of it, from the message with which the worker ends the clock, joins or
+// frame of that push or, if the push has no row here, from the message with which the worker ends the clock, joins or
 // leaves (spec/consistency.md, N1, N2).
 //
 // Invariants:
 //   PushCounts.C1. A push is counted once, whichever message brings its number first, in whatever order they come
 //       (spec/consistency.md, N3).
 //   PushCounts.C2. The server learns who pushed at a clock when the worker ends that clock: its message follows its
-//       pushes. What a worker did not finish here, as one that died, does not count (spec/consistency.md, N4).
+//       pushes. Pushes of a clock that a worker did not finish here, for instance because it died, do not count
+//       (spec/consistency.md, N4).
 //   PushCounts.C3. An incarnation that the server does not know is counted from the numbers that its join brings, a
 //       known one from those it had (spec/consistency.md, N5).
-//   PushCounts.C4. Bounded: the numbers of each worker's last incarnation, by parameter, and for sync parameters the
-//       clocks that are not over.
-//   PushCounts.C5. A push that this server refused is not counted here, unless its number comes again, with another
+//   PushCounts.C4. Memory is bounded: the numbers of each worker's last incarnation, by parameter, and the clocks of
+//       sync parameters that are not over.
+//   PushCounts.C5. A push that this server refused is not counted here, unless its number comes again with another
 //       frame of it (spec/consistency.md, N3).
 
 import type { WorkerIncarnation } from "./worker-incarnations.ts";

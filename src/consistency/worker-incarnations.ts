@@ -77,6 +77,6 @@ export class WorkerIncarnations {
 export function guestError(node: number, what: string): WeighbridgeError {
   return new WeighbridgeError(
     "UNSUPPORTED",
-    `${nameOf(node)} ${what}: guests only read, push to async parameters and call functions; connect as a worker for it`,
+    `${nameOf(node)} ${what}: guests only read, push to async parameters and call functions; connect as a worker to do that`,
   );
 }

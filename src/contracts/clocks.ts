@@ -1,10 +1,10 @@
-// clocks — a worker's iterations, as servers count them: join the clock set, finish a clock, perhaps the last before it
-// leaves. CLOCK travels behind everything the worker sent before it, so that a server that hears of the end of a clock
-// has its updates (spec/consistency.md, W8). It follows the placement: an update that a server refused because it was
-// cut by an older one comes again before the end of its clock.
+// clocks — the iterations of a worker, as servers count them: it joins the clock set, finishes clocks, and leaves with
+// the last. CLOCK travels behind everything that the worker sent before it, so a server that hears of the end of a
+// clock has the updates of that clock (spec/consistency.md, W8). An update that a server refused because it was cut by
+// an older placement comes again before the end of its clock.
 //
-// A worker numbers its pushes to each parameter (consistency/push-counts.ts). By these messages a server hears of those
-// pushes of which it has no row (spec/consistency.md, N2).
+// A worker numbers its pushes to each parameter (consistency/push-counts.ts). These messages tell a server of the
+// pushes that have no row here (spec/consistency.md, N2).
 
 import { type Contract, contract } from "./contract.ts";
 

@@ -1,5 +1,6 @@
-// scaling — servers that come and leave while the job runs: what tools ask of the scheduler, and the scheduler of
-// servers (scheduler/scaling.ts; docs/decisions/0073). JSON both ways; the shapes are in src/wire/scaling.ts.
+// scaling — adds and removes servers while the job runs: the functions that tools call at the scheduler, and the
+// scheduler at servers (scheduler/scaling.ts; docs/decisions/0073). JSON both ways; the shapes are in
+// src/wire/scaling.ts.
 
 import { type Empty, emptyShape } from "../wire/control.ts";
 import * as scaling from "../wire/scaling.ts";

@@ -113,7 +113,7 @@ export class CudaCard {
     };
     const shown = `address 0x${address.toString(16)}`;
     if (attribute(POINTER_ATTRIBUTE.memoryType) !== DEVICE_MEMORY || attribute(POINTER_ATTRIBUTE.deviceOrdinal) !== this.ordinal)
-      throw badArgument(`${shown} is no memory of ${this.title}`);
+      throw badArgument(`${shown} is not memory of ${this.title}`);
     const room = attribute(POINTER_ATTRIBUTE.rangeStart) + attribute(POINTER_ATTRIBUTE.rangeBytes) - address;
     if (room < byteCount) throw badArgument(`${shown} has ${room} bytes behind it, and the tensor takes ${byteCount}`);
   }

@@ -5,7 +5,8 @@
 //   CudaDriver.D1. Handles and device addresses are numbers: both are addresses of the process, far below 2^53.
 //   CudaDriver.D2. Every result code is looked at. A code that is not success becomes a WeighbridgeError that names the
 //       call: DEVICE_MEMORY_FULL when memory ran out, DEVICE_FAILED otherwise.
-//   CudaDriver.D3. Nothing is loaded before `loadCudaDriver`; what is missing then is NO_DEVICE, which says what.
+//   CudaDriver.D3. Nothing is loaded before `loadCudaDriver`; if something is missing then, it throws NO_DEVICE, which
+//       names it.
 
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 

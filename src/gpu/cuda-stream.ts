@@ -1,5 +1,5 @@
-// cuda-stream — streams and events of a card. A stream does its work in order; different streams run side by side, and
-// an event is a point of one that others, and we, can wait for.
+// cuda-stream — streams and events of a card. A stream does its work in order; different streams run side by side. An
+// event marks a point of a stream for which other streams, and this process, can wait.
 
 import type { CudaCard } from "./cuda-card.ts";
 import { CUDA_NOT_READY, CUDA_SUCCESS } from "./cuda-driver.ts";

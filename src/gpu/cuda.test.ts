@@ -74,7 +74,7 @@ test("a tensor over a foreign pointer reads that memory, and leaves it to its ow
   foreign.free();
   assert.equal((await owner.toArray())[0], 3);
   assert.throws(() => device.foreign(owner.address, [9]), throwsCode("BAD_ARGUMENT", /bytes behind it, and the tensor takes 36/));
-  assert.throws(() => device.foreign(4096, [1]), throwsCode("BAD_ARGUMENT", /is no memory of card 0/));
+  assert.throws(() => device.foreign(4096, [1]), throwsCode("BAD_ARGUMENT", /is not memory of card 0/));
   assert.throws(() => device.foreign(owner.address + 1, [1]), throwsCode("BAD_ARGUMENT", /multiple of 4/));
   owner.free();
 });

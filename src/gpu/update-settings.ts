@@ -26,7 +26,7 @@ export class UpdateSettings {
     if (!isUpdateRule(type))
       throw new WeighbridgeError("UNSUPPORTED", `updater ${type} does not run on CUDA; ${UPDATE_RULES.join(", ")} do`);
     if (element !== "f32" && element !== "f64")
-      throw new WeighbridgeError("UNSUPPORTED", `updaters run on f32 and f64, and the model is of ${element}`);
+      throw new WeighbridgeError("UNSUPPORTED", `updaters run on f32 and f64, but the model has ${element}`);
     if (clipNorm !== undefined && clipNorm !== null)
       throw new WeighbridgeError("UNSUPPORTED", "clipNorm needs the norm of a whole gradient, which a pass on CUDA does not have");
     this.rule = type;

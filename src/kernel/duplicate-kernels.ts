@@ -1,4 +1,4 @@
-// duplicate-kernels — finds keys that a list names twice, and makes one row of all rows of a key. Addresses and keys as
+// duplicate-kernels — finds keys that a list names twice, and merges all rows of a key into one. Addresses and keys as
 // in kernels.ts; rows are `width` floats, side by side. PlainDuplicateKernels is the reference.
 //
 // Invariants (DuplicateKernels.D1 to D4, as in kernels/duplicates.as.ts):

@@ -5,8 +5,8 @@
 //   column     `byteCount` bytes at `offset` (a multiple of 4) after that address, for each row; keys: -ROW_KEY_BYTES
 //
 // Invariants:
-//   RowKernels.R1. Callers of `locateValues` have made sure of the room. `insertValues` removes what it inserted if the
-//       room ends.
+//   RowKernels.R1. Callers of `locateValues` have made sure that there is room. `insertValues` removes what it inserted
+//       if the room ends.
 //   RowKernels.R2. A list names rows for as long as they are not removed; insertions do not move rows.
 //   RowKernels.R3. `owned`, if not 0, is the address of a byte for each part, 1 if the server owns it. A call that
 //       meets a key of another part returns FOREIGN_COUNT and makes no row.

@@ -1,11 +1,12 @@
-// placement-of — makes a placement from its description, which the scheduler publishes with the roster and refusals
-// carry.
+// placement-of — makes a placement from its description. The scheduler publishes the description with the roster, and
+// refusals carry it.
 //
 // Invariants:
 //   PlacementOf.D1. While parts move from some servers to others, part by part in the order of their numbers, every
-//       placement between is described by how far they have come: no list of parts, and the way back is the same.
-//   PlacementOf.D2. What a policy makes of some servers is a value, which all of a process share: a server and its
-//       exchange of parts, and every node of a simulation.
+//       placement on the way is described by how far the move has come: no list of parts is needed, and the way back
+//       has the same descriptions.
+//   PlacementOf.D2. What a policy computes for a set of servers is an immutable value that everything in a process
+//       shares: a server and its exchange of parts, and every node of a simulation.
 
 import { badArgument } from "../base/errors.ts";
 import { PART_COUNT, Placement, type PlacementOptions } from "./placement.ts";

@@ -75,6 +75,6 @@ export async function connect(to: string | ConnectOptions = {}, options: Connect
  */
 function guestAddress(address: string): Pick<NodeConfigOptions, "schedulers" | "job"> {
   const [, schedulers, job = ""] = ADDRESS.exec(address) ?? [];
-  if (schedulers === undefined) throw badArgument(`an address is weighbridge://HOST:PORT of a scheduler, not ${showValue(address)}`);
+  if (schedulers === undefined) throw badArgument(`the address must be weighbridge://HOST:PORT of a scheduler, not ${showValue(address)}`);
   return job === "" ? { schedulers } : { schedulers, job };
 }

@@ -167,7 +167,7 @@ suite("a model through servers", () => {
       "and what the optimizer keeps goes on",
     );
     const bad = weights.slice().fill(Number.NaN, 199_999);
-    await assert.rejects(one.setWeight(bad, 0, 1), throwsCode("NOT_FINITE", /cannot have NaN/));
+    await assert.rejects(one.setWeight(bad, 0, 1), throwsCode("NOT_FINITE", /cannot take NaN/));
     assert.deepEqual(
       await round(one, 0, [0, 0], length),
       weights.map((value) => value - 1.5),
@@ -273,7 +273,7 @@ suite("a model through servers", () => {
     refused({ dtype: "f64", updater: { type: "lazyAdam" } }, /optimizer lazyAdam is not for rows of f64; there are sum, assign/);
     refused({ dtype: "i32", updater: { type: "sgd" } }, /optimizer sgd is not for rows of i32/);
     refused({ dtype: "i32", updater: { type: "sum" }, initialWeight: 0.5 }, /begin with a constant that is a whole number/);
-    refused({ dtype: "i64", updater: scaled }, /the updater scaled is for f64, and the model is of i64/);
+    refused({ dtype: "i64", updater: scaled }, /the updater scaled is for f64, but the model has i64/);
     assert.throws(() => modelUpdater({ ...scaled.ofModel, dtype: "f16" } as never), throwsCode("BAD_ARGUMENT", /dtype is one of f32/));
   });
 

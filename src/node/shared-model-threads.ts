@@ -52,7 +52,7 @@ export function startDeviceThread<Data extends object>(
 export function attachDevice<E extends RowElement = "f32">(): DeviceModel<RowArrays[E]> {
   const given = (workerData as Readonly<Record<string, Given | undefined>> | null)?.[GIVEN];
   if (given === undefined)
-    throw new WeighbridgeError("BAD_ARGUMENT", "attachDevice() is called in a thread that startDeviceThread() started");
+    throw new WeighbridgeError("BAD_ARGUMENT", "attachDevice() works only in a thread that startDeviceThread() started");
   const { grant, port } = given;
   return new DeviceThread(grant, {
     ...{ port: port as unknown as ThreadPort, clock: realClock(), timeline },

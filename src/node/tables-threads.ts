@@ -43,7 +43,7 @@ export function startTableThread(group: TableGroup, module: URL | string, worker
 export async function attachTableThread(rowTypes: Readonly<Record<number, TableRowType>>): Promise<TableThread> {
   const given = (workerData as Readonly<Record<string, Given | undefined>> | null)?.[GIVEN];
   if (given === undefined)
-    throw new WeighbridgeError("BAD_ARGUMENT", "attachTableThread() is called in a thread that startTableThread() started");
+    throw new WeighbridgeError("BAD_ARGUMENT", "attachTableThread() works only in a thread that startTableThread() started");
   const { shared, port } = given;
   const types = new Map(Object.entries(rowTypes).map(([id, rowType]) => [Number(id), rowType]));
   return await attachThread(shared, port as unknown as ThreadPort, realClock(), types);

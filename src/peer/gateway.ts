@@ -1,7 +1,7 @@
-// gateway — how a peer reaches nodes that speak another protocol than ours (src/pslite). It replaces
-// transport and handshake; channels and everything above them are the same: a gateway hands a channel the messages that
-// came (`Channel.frame`), and a batch of its own takes those that leave (`Channel.attach`). No byte of our own frames
-// is written for it.
+// gateway — how a peer reaches nodes that speak another protocol than ours (src/pslite). It replaces transport and
+// handshake; channels and everything above them are the same: a gateway hands a channel the messages that came
+// (`Channel.frame`), and a batch of its own takes those that leave (`Channel.attach`). No byte of our own frames is
+// written for it.
 
 import type { JsonContract } from "../contracts/contract.ts";
 import type { Address, Link, LinkReader, Listener } from "../transport/transport.ts";

@@ -120,7 +120,7 @@ export function contradiction(
   if (request.rank !== undefined && request.rank >= count && !isAdded)
     return new WeighbridgeError(
       "BAD_CONFIG",
-      `${name} asks for rank ${request.rank}, but ranks of ${count} end at ${count - 1}; ${RANK_FIX}`,
+      `${name} requests rank ${request.rank}, but the highest rank of ${count} is ${count - 1}; ${RANK_FIX}`,
     );
   return undefined;
 }

@@ -110,7 +110,7 @@ test("two nodes with one rank end the start on every process, naming both", asyn
 
 test("a rank out of range, and one node too many, end the start", async () => {
   for (const [culprits, code, reason] of [
-    [[{ rank: 2 }], "BAD_CONFIG", /worker 2 \("w0"\) asks for rank 2, but ranks of 2 end at 1/],
+    [[{ rank: 2 }], "BAD_CONFIG", /worker 2 \("w0"\) requests rank 2, but the highest rank of 2 is 1/],
     [[{}, {}, {}], "COUNT_MISMATCH", /one too many: the cluster has 2 workers/],
   ] as const) {
     const cluster = new ControlCluster();

@@ -16,8 +16,8 @@
 //   Ownership.O5. While parts come to or go from this server with the placement (copy/parts-exchange.ts), requests of
 //       its epoch wait, and those of the one before are refused: the server answers for no part that it does not have
 //       (Availability.I4).
-//   Ownership.O6. While parts of the job are on their way from servers to others, applications begin to keep no state
-//       by even ranges, or by servers of their own choice: it could not move.
+//   Ownership.O6. While parts of the job move between servers, no application may begin to keep state by even ranges,
+//       or on servers of its own choice: that state could not move.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";

@@ -61,7 +61,7 @@ export class PlacementPrepare {
     if (isLoading) throw new WeighbridgeError("QUEUE_FULL", `server ${ownership.rank} is loading what was saved`, { retryable: true });
     if (servers !== undefined && ownership.hasAppCut) {
       const why = "an application of this job chose the servers of its requests itself (setSlicer, or a C++ worker)";
-      throw new WeighbridgeError("UNSUPPORTED", `server ${ownership.rank} cannot go along with a change of the servers: ${why}`);
+      throw new WeighbridgeError("UNSUPPORTED", `server ${ownership.rank} cannot take part in a change of the servers: ${why}`);
     }
     this.#hold ??= new PlacementHold(this.#clock, () => {
       this.#hold = undefined;

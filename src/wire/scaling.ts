@@ -139,7 +139,7 @@ export const scalingReportShape: Check<ScalingReport> = object({
   workers: optional(workersReportShape),
 });
 
-/** Whether a server can go along with a change to these servers; its answer says how much it holds, and can hold. */
+/** Whether a server can take part in a change to these servers; its answer says how much it holds, and can hold. */
 export type SurveyRequest = { readonly servers: readonly number[] };
 export const surveyRequestShape: Check<SurveyRequest> = object({ servers: list(count) });
 export type SurveyReply = { readonly stateBytes: number; readonly stateBytesMax: number };

@@ -133,7 +133,7 @@ export class Collective implements MeshUser {
     const group = this.#usable();
     checkLength(values, "a broadcast", values instanceof Float32Array, "f32");
     const position = group.members.findIndex(({ node }) => node === idOf("worker", fromRank));
-    if (position < 0) throw badArgument(`worker ${fromRank} broadcasts, but the members are workers ${this.members.join(", ")}`);
+    if (position < 0) throw badArgument(`worker ${fromRank} cannot broadcast: the members are workers ${this.members.join(", ")}`);
     await this.#run(group, new Broadcast(values, { rank: fromRank, position }), wait);
   }
 

@@ -67,5 +67,5 @@ export async function setRows<E extends RowElement>(
 function checkFinite(name: string, values: RowArray): void {
   if (!(values instanceof Float32Array || values instanceof Float64Array)) return;
   const wrong = values.findIndex((value) => !Number.isFinite(value));
-  if (wrong >= 0) throw new WeighbridgeError("NOT_FINITE", `${name} cannot have ${values[wrong]}, element ${wrong}`);
+  if (wrong >= 0) throw new WeighbridgeError("NOT_FINITE", `${name} cannot take ${values[wrong]} as element ${wrong}`);
 }

@@ -127,7 +127,7 @@ export class ProgressCheckpoint implements TrainingCallback {
     const onCut = (): void => {
       if (position.step !== 0 && !isWhole()) {
         // ProgressCheckpoint.P3: nothing is kept of it.
-        throw new WeighbridgeError("NODE_DEAD", "a worker died before its part of all batches was in");
+        throw new WeighbridgeError("NODE_DEAD", "a worker died before all of its batches were in the checkpoint");
       }
       atCut();
     };

@@ -1,5 +1,5 @@
 // kv-server — an application on a server: keys and values behind a request handle (ps-lite: KVServer, KVPairs, KVMeta).
-// Without a handle of the user's own, the server sums values, any number of them per key, floats in the arena.
+// Without a user's handle, the server sums the values of each key, any number of them: floats in the arena.
 
 import { badArgument, reasonOf } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";

@@ -65,7 +65,7 @@ export function builtInUpdater(spec: OptimizerSpec): ResolvedOptimizer {
 
 type UpdatedNumbers = { readonly dtype: RowElement; readonly initialWeight: number };
 
-/** What runs an updater in the place of level 2. */
+/** The level 2 that runs an updater. */
 export function updaterLevel(updater: ChosenUpdater, { dtype, initialWeight }: UpdatedNumbers): LevelTwo {
   if (isPsUpdater(updater)) throw serversUpdater(updater);
   if (!isBuiltIn(updater)) return new UpdaterLevel(updater, dtype);

@@ -31,8 +31,11 @@ export function distLevel(options: SharedModelOptions, parts: { readonly clock: 
     throw badArgument(`through is servers or allReduce, not ${showValue(through)}${didYouMean(through, ["servers", "allReduce"])}`);
   if (given !== undefined && !(given instanceof Session)) throw badArgument(`session is what connect() gives, not ${showValue(given)}`);
   const { connect } = parts;
-  if (given === undefined && connect === undefined) throw badArgument("there is no way to connect here: give the option session");
-  const session = new DistSession(given, connect ?? (async () => await Promise.reject(badArgument("there is no way to connect here"))));
+  if (given === undefined && connect === undefined) throw badArgument("this process cannot connect by itself: pass the option session");
+  const session = new DistSession(
+    given,
+    connect ?? (async () => await Promise.reject(badArgument("this process cannot connect by itself"))),
+  );
   return through === "servers" ? serverLevel(options, session) : allReduceLevel(options, session, parts.clock);
 }
 
@@ -56,7 +59,7 @@ function serverUpdater(
   initialWeight: number,
 ): OptimizerSpec | PsUpdater {
   if (isPsUpdater(updater) && !updater.elements.includes(dtype))
-    throw badArgument(`the updater ${updater.name} is for ${updater.elements.join(", ")}, and the model is of ${dtype}`);
+    throw badArgument(`the updater ${updater.name} is for ${updater.elements.join(", ")}, but the model has ${dtype}`);
   if (isModelUpdater(updater)) return updater;
   if (isPsUpdater(updater) || isBuiltIn(updater)) {
     const optimizer = resolveOptimizer(updater, "updater");

@@ -1,6 +1,6 @@
-// kernel-level — a built-in updater of f32 in the place of level 2, behind an all-reduce: the sum of the workers
-// updates weights that every worker has. It is what level 1 of a local model does with the sum of its devices, so that
-// the bits are the same: a CpuBackend with memory of its own, whose one device pushes the sum.
+// kernel-level — a built-in f32 updater as level 2, behind an all-reduce: the sum over all workers updates weights of
+// which every worker has a copy. It does what level 1 of a local model does with the sum of its devices, so the bits
+// are the same: it is a CpuBackend with memory of its own, whose one device pushes the sum.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { copyElements, type RowArray } from "../../kernel/row-element.ts";

@@ -70,7 +70,7 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
     if (!Number.isFinite(initialWeight)) throw badArgument(`initialWeight is a finite number, not ${showValue(initialWeight)}`);
     if (typeof trace !== "boolean") throw badArgument(`trace is true or false, not ${showValue(trace)}`);
     if (traceFile !== undefined && !(typeof traceFile === "string" && traceFile !== "" && trace))
-      throw badArgument(`traceFile is the path of a file, without trace: false, not ${showValue(traceFile)}`);
+      throw badArgument(`traceFile must be the path of a file, and cannot be set with trace: false; it is ${showValue(traceFile)}`);
     oneOf("the type of a shared model", ["local", "dist"], type);
     this.#dist = type === "dist" ? distLevel(options, parts) : undefined;
     if (type === "local") checkLocal(options);
@@ -274,7 +274,7 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
   openThread(device: number, port: ThreadPort): { readonly grant: DeviceGrant; ended(reason: unknown): void } {
     const { devices, memory, rules, level, cpu } = this.#open();
     const position = this.#positionOf(device);
-    if (cpu === undefined) throw new WeighbridgeError("UNSUPPORTED", "only devices of the CPU are run by threads of their own");
+    if (cpu === undefined) throw new WeighbridgeError("UNSUPPORTED", "only CPU devices can run in threads of their own");
     if (this.#threads.has(device)) throw badArgument(`device ${device} has a thread already`);
     if (!level.isLive(position)) throw badArgument(`device ${device} has ended`);
     const thread = position + 1;

@@ -1,4 +1,4 @@
-// plain-level — a built-in updater of other types than f32 in the place of level 2: the code that servers run for rows
+// plain-level — a built-in updater of other types than f32 as level 2: the code that servers run for rows
 // of such types, on the weights of a key as rows of one. Those of f32 are kernels: level 1 runs them, or
 // kernel-level.ts after an all-reduce.
 

@@ -1,4 +1,4 @@
-// updater-level — a user's updater in the place of level 2: the sum of a round updates the weights, and the weights are
+// updater-level — a user's updater as level 2: the sum of a round updates the weights, and the weights are
 // what devices get.
 
 import { reasonAndSite, WeighbridgeError } from "../../base/errors.ts";

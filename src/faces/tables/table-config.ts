@@ -1,6 +1,6 @@
-// table-config — what users say of a group of tables and of a table, in Petuum's words, checked. Fields that mean
-// nothing here are refused; docs/compatibility.md says why for each. Processes that say different things of a table are
-// told so in the same words.
+// table-config — checks the options of a group of tables and of a table, in Petuum's words. It refuses fields that mean
+// nothing here; docs/compatibility.md gives the reason for each. Processes that describe a table differently get an
+// error in the same words.
 
 import { badArgument, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { checkFields, type FieldChecks, flag, oneOf, orElse, path, positive, refuse, whole } from "../../base/field-checks.ts";

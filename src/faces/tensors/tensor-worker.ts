@@ -256,7 +256,7 @@ export class TensorWorker {
 function nameOf(name: TensorName): string {
   if (typeof name === "string" && name !== "") return name;
   if (typeof name === "number" && Number.isSafeInteger(name) && name >= 0) return String(name);
-  throw badArgument(`a tensor's name is a whole number from 0 up or a string, not ${showValue(name)}`);
+  throw badArgument(`a tensor's name must be a whole number from 0 up or a string, not ${showValue(name)}`);
 }
 
 function keyOf(key: number | bigint): bigint {

@@ -2,12 +2,13 @@
 // owns which row, and in which order this worker talks to the others. One object for all cached tables of a worker,
 // because they share one Collective.
 //
-// Every worker has to call the operations of a Collective in the same order. So a source begins them only at once when
-// it is called (`prefetch`, `push`), or in its turn among the sources that acquire (`inTurn`), in the order of the
-// calls.
+// Every worker has to call the operations of a Collective in the same order. So a source begins an operation
+// immediately when it is called (`prefetch`, `push`), or in its turn among the sources that acquire (`inTurn`), in the
+// order of the calls.
 //
 // Invariants:
-//   RowMembers.O1. A row belongs to one worker: part of its key modulo the number of members.
+//   RowMembers.O1. A row belongs to one worker: the part of its key modulo the number of members is that worker's
+//       position.
 
 import { asError, WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";

@@ -74,7 +74,7 @@ export class Embedding {
     const { kernels } = this.#workspace;
     const bad = outOfRange === "zero" ? -1 : kernels.findOutOfRange(this.#ids.address, ids.length, rowCount);
     if (bad !== -1) {
-      throw new WeighbridgeError("OUT_OF_RANGE", `${this.name}: id ${ids[bad]} at ${bad} names no row of ${rowCount}`);
+      throw new WeighbridgeError("OUT_OF_RANGE", `${this.name}: id ${ids[bad]} at index ${bad} has no row: the table has ${rowCount}`);
     }
     const { bagCount, bagSize } = this.#bags();
     kernels.sumOfRows(this.weight.address, rowCount, width, this.#ids.address, bagCount, bagSize, this.output.address);

@@ -238,7 +238,7 @@ export class PartsExchange {
   weigh({ placement }: PrepareRequest): PrepareReply {
     const { ownership, parameters } = this.#options;
     if (ownership.isSettling)
-      throw new WeighbridgeError("QUEUE_FULL", `parts of the placement before come to or go from server ${ownership.rank}`, {
+      throw new WeighbridgeError("QUEUE_FULL", `server ${ownership.rank} is still exchanging parts of the previous placement`, {
         retryable: true,
       });
     if (placement === undefined) return {};

@@ -179,9 +179,9 @@ export function checkScale(scale: number, spec: ParameterSpec): void {
   if (!Number.isFinite(scale))
     throw new WeighbridgeError("NOT_FINITE", `a gradient for ${name} came with the scale ${scale}: expected a finite number`);
   if (scale !== 1 && spec.kind === "table" && spec.rowType !== undefined)
-    throw badRequest(`updates of ${name} came with the scale ${scale}: rows of ${rowTypeName(spec)} take them as they are`);
+    throw badRequest(`updates of ${name} came with the scale ${scale}, but rows of ${rowTypeName(spec)} take updates unscaled`);
   if (scale !== 1 && takesValues(optimizer))
-    throw badRequest(`values for ${name} came with the scale ${scale}: ${optimizer.type} takes them as they are`);
+    throw badRequest(`values for ${name} came with the scale ${scale}, but ${optimizer.type} takes values unscaled`);
 }
 
 /** Throws UNSUPPORTED for an optimizer that computes values anew, whatever they were. */

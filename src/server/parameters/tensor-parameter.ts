@@ -70,7 +70,7 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
     const magnitude = optimizers.greatestMagnitude(values.byteOffset, values.length);
     if (Number.isFinite(magnitude)) return magnitude;
     const index = optimizers.checkFinite(values.byteOffset, values.length);
-    throw new WeighbridgeError("NOT_FINITE", `${this.spec.name} cannot have ${values[index]}, element ${index} of block ${block}`);
+    throw new WeighbridgeError("NOT_FINITE", `${this.spec.name} cannot take ${values[index]} as element ${index} of block ${block}`);
   }
 
   /**

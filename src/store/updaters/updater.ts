@@ -359,6 +359,6 @@ export function unlessNotFinite<T>(act: () => T): T | undefined {
 /** The kernel of an optimizer. Throws BAD_ARGUMENT for a user's own. */
 export function numberOf(spec: ResolvedOptimizer): OptimizerNumber {
   if (spec.type === "custom")
-    throw badArgument(`updater ${JSON.stringify(spec.updater)} of your own runs on servers, and workers apply this optimizer themselves`);
+    throw badArgument(`your updater ${JSON.stringify(spec.updater)} runs on servers, but workers apply this optimizer themselves`);
   return spec.type === "rmsprop" && (spec.momentum ?? 0) > 0 ? OPTIMIZER.rmspropMomentum : OPTIMIZER[spec.type];
 }

@@ -63,7 +63,7 @@ export function unpackPayload(
     compression.decompress(compressed.subarray(INNER_HEADER_BYTES), arena.bytes.subarray(packed, packed + packedBytes));
   }
   if (codecKernels.unpackWords(packed, packedBytes, plainBytes / WORD_BYTES, plain) !== 0) {
-    throw malformed(`${packedBytes} bytes are not what their mask says`);
+    throw malformed(`${packedBytes} packed bytes do not match their mask`);
   }
   return plain;
 }

@@ -1,6 +1,6 @@
-// dense-row — rows of numbers side by side, one for each column: of sums (Petuum: DenseRow), and of products, whose
-// columns begin with 1, whose updates multiply them, and two updates are one factor (Petuum: MultiplicativeDenseRow,
-// whose rows begin with 0 and whose updates add up). Integers wrap around.
+// dense-row — rows with one number for each column, side by side: sums (Petuum: DenseRow), or products, whose columns
+// start at 1 and are multiplied by updates; two updates merge into one factor (Petuum: MultiplicativeDenseRow, whose
+// rows start at 0 and whose updates add up). Integers wrap around.
 
 import { WeighbridgeError } from "../../../base/errors.ts";
 import type { RowArray, RowElement } from "../../../kernel/row-element.ts";

@@ -50,7 +50,8 @@ export class ModelCheckpoint implements TrainingCallback {
   constructor(options: ModelCheckpointOptions) {
     checkOptions(options, ["files", ...CHECKPOINT_OPTIONS], "the options of a ModelCheckpoint");
     const { prefix = "CKP", everySteps, keepMax = 5, files, onSaved } = options;
-    if (!/^[\w.-]+$/.test(prefix)) throw badArgument(`prefix is a name for files, not ${JSON.stringify(prefix)}`);
+    if (!/^[\w.-]+$/.test(prefix))
+      throw badArgument(`prefix must be a file name of letters, digits, _, . and -, not ${JSON.stringify(prefix)}`);
     for (const [name, count] of Object.entries({ everySteps: everySteps ?? 1, keepMax })) {
       if (!(Number.isSafeInteger(count) && count >= 1)) {
         throw badArgument(`${name} is a whole number from 1 on, not ${count}`);
@@ -65,7 +66,7 @@ export class ModelCheckpoint implements TrainingCallback {
     const { everySteps } = this.#options;
     if (!keepsRows || everySteps === undefined) return;
     const text = "leave everySteps out: the servers have the rows that workers cache (vocabCacheSize) only at the end of an epoch";
-    throw badArgument(`a ModelCheckpoint every ${everySteps} steps of a network with cached rows: ${text}`);
+    throw badArgument(`a ModelCheckpoint cannot save every ${everySteps} steps of a network with cached rows: ${text}`);
   }
 
   async stepEnd({ epoch, step }: StepEvent, view: TrainingView): Promise<void> {

@@ -93,7 +93,7 @@ export function planDevices({ devices, network, loss, unitSize, overlaps }: Devi
 function checkStages(network: Network, count: number): void {
   const [lookup] = lookupsOf(network);
   if (lookup !== undefined || network.idsPerSample > 0)
-    throw bad(`${lookup?.name ?? "the network"} looks up rows of ids, which one device does, not ${count}`);
+    throw bad(`${lookup?.name ?? "the network"} looks up rows by id, which works on one device only, not on ${count}`);
   const norm = network.stages.find(({ statistics }) => statistics.length > 0);
   if (norm !== undefined) throw bad(`${norm.name} has statistics of whole batches (batch norm), which one device computes, not ${count}`);
 }
