@@ -271,7 +271,7 @@ test("lookups are refused by name, and a model without threads has one device", 
   const network = new EmbeddingNetwork(workspace, { lookup, layers: [dense({ outputs: 1 })] });
   const model = new Model(network, { loss: new SquaredError(workspace, { sampleCountMax: 4 }), optimizer });
   const ids = new ArrayDataset({ labels: [0, 1, 0, 1], ids: { idsPerSample: 1, list: [0, 1, 2, 3] } });
-  await assert.rejects(model.train(1, ids, { batchSize: 4, devices: 2 }), throwsCode("BAD_ARGUMENT", /words looks up rows of ids/));
+  await assert.rejects(model.train(1, ids, { batchSize: 4, devices: 2 }), throwsCode("BAD_ARGUMENT", /words looks up rows by id/));
   const pair = built(10);
   const loss = new SoftmaxCrossEntropy(pair.network.workspace, { classCount: CLASSES, sampleCountMax: 10 });
   const face = new FaceModel(pair.network, { loss, optimizer });
