@@ -2,7 +2,7 @@
 // none is taken; whatever ranks they have.
 //
 // Goal: checkpoints that fail are neither the end of the series nor asked for without a pause; a job whose servers have
-// no place for any takes none.
+// no checkpoint directory takes none.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -132,7 +132,7 @@ test("a checkpoint that fails at once is followed by the next one after a pause"
   assert.deepEqual(asked, [5, 10, 15, 20]);
 });
 
-test("servers without a place for checkpoints are asked once", async () => {
+test("servers without a checkpoint directory are asked once", async () => {
   const { session, asked } = sessionOf(new SimClock(), () => Promise.reject(new WeighbridgeError("UNSUPPORTED", "no directory")));
   await takeCheckpoints(session, 5, () => false);
   assert.deepEqual(asked, [5]);

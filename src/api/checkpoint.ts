@@ -345,8 +345,8 @@ const PAUSE_MS = 1000;
 /**
  * Takes a checkpoint every so many clocks of a job, from one of its workers. Asks for every checkpoint before its clock
  * comes: servers cut when the slowest worker has ended the clocks before it. One that fails is logged, and the next one
- * is taken a second later at the earliest; if servers have no place for any, none is. Resolves once `isOver` says so,
- * or the session has closed.
+ * is taken a second later at the earliest; if servers have no checkpoint directory, none is. Resolves once `isOver`
+ * says so, or the session has closed.
  */
 export async function takeCheckpoints(session: Session, everyClocks: number, isOver: () => boolean): Promise<void> {
   let clock = everyClocks * (1 + Math.floor(session.clocks / everyClocks));

@@ -6,7 +6,7 @@
 //                                                          what was saved last: a checkpoint of one parameter
 //
 // Invariants:
-//   ParameterFiles.F1. One name, one place: two parameters never share one, whatever letters they have.
+//   ParameterFiles.F1. One name, one directory: two parameters never share one, whatever letters they have.
 //   ParameterFiles.F2. What was saved before stays until what is saved now is whole.
 
 import { badArgument, showValue } from "../base/errors.ts";
@@ -32,11 +32,11 @@ export class ParameterFiles {
 
   /** For a worker at clock `ownClock()`. Throws BAD_ARGUMENT for a bad directory, and what `takeCheckpoint` throws. */
   async save(servers: ServerCalls, parameter: string, directory: string, ownClock: () => number): Promise<void> {
-    const place = `${checked(directory)}/${fileNameOf(parameter)}`;
+    const path = `${checked(directory)}/${fileNameOf(parameter)}`;
     const createdAt = new Date().toISOString();
     this.#saveCount++;
     try {
-      await this.#inTurn(() => takeCheckpoint(servers, { parameter, directory: place, keep: 1, createdAt, ownClock }));
+      await this.#inTurn(() => takeCheckpoint(servers, { parameter, directory: path, keep: 1, createdAt, ownClock }));
     } finally {
       this.#saveCount--;
     }
@@ -44,8 +44,8 @@ export class ParameterFiles {
 
   /** Throws BAD_ARGUMENT as `save`, and what `loadParameter` throws. */
   async load(servers: ServerCalls, parameter: string, directory: string): Promise<void> {
-    const place = `${checked(directory)}/${fileNameOf(parameter)}`;
-    await this.#inTurn(() => loadParameter(servers, { parameter, directory: place }));
+    const path = `${checked(directory)}/${fileNameOf(parameter)}`;
+    await this.#inTurn(() => loadParameter(servers, { parameter, directory: path }));
   }
 
   /** Servers take one save of a worker at a time. */
@@ -58,7 +58,7 @@ export class ParameterFiles {
 
 function checked(directory: string): string {
   if (typeof directory === "string" && directory !== "") return directory;
-  throw badArgument(`a directory below the servers' place for checkpoints has a name, not ${showValue(directory)}`);
+  throw badArgument(`a directory below the servers' checkpoint directory must have a name, not ${showValue(directory)}`);
 }
 
 /** ParameterFiles.F1. Throws BAD_ARGUMENT. */

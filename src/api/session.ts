@@ -269,7 +269,8 @@ export class Session {
   /**
    * Saves all parameters as they are when every worker has finished the clocks before this one's, while training goes
    * on (spec/consistency.md, D1). One worker calls it. Rejects with QUEUE_FULL while another checkpoint is being taken,
-   * UNSUPPORTED when the servers have no place for it, CHECKPOINT_IO, ARENA_FULL; earlier checkpoints stay as they are.
+   * UNSUPPORTED when the servers have no checkpoint directory, CHECKPOINT_IO, ARENA_FULL; earlier checkpoints stay as
+   * they are.
    */
   async checkpoint(options: CheckpointOptions = {}, wait: WaitOptions = {}): Promise<TakenCheckpoint> {
     checkWaitOptions(wait);
@@ -291,8 +292,8 @@ export class Session {
   }
 
   /**
-   * Saves one parameter, apart from the checkpoints of the job: in a directory below the servers' place for
-   * checkpoints, where it takes the place of what was saved there before. Rejects as `checkpoint` does, and with
+   * Saves one parameter, apart from the checkpoints of the job, in a directory below the servers' checkpoint directory.
+   * It replaces what was saved there before. Rejects as `checkpoint` does, and with
    * UNKNOWN_PARAMETER.
    */
   async saveParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {

@@ -18,7 +18,7 @@ import { type JsonContract, jsonContract } from "./contract.ts";
 
 type Empty = control.Empty;
 
-/** A node takes its place, or says that it has one already; answered when the cluster is complete. */
+/** A node registers for a slot, or says that it has one already; answered when the cluster is complete. */
 export const REGISTER: JsonContract<RegisterRequest, RegisterReply> = jsonContract({
   id: FunctionId.REGISTER,
   name: "wb/cluster/register",

@@ -122,7 +122,7 @@ function helloVectors(): GoldenVector[] {
   connection.reader.view().set(bytes);
   connection.reader.received(bytes.length);
   return [
-    { name: "hello-newcomer", about: "the first frame of a node that has no place yet", frames: first },
+    { name: "hello-newcomer", about: "the first frame of a node that has no slot yet", frames: first },
     {
       name: "hello-node",
       about:
@@ -170,7 +170,7 @@ async function controlVectors(): Promise<GoldenVector[]> {
     ...(await answered(
       await control("register-request", "a worker that asks for any rank", REGISTER, { ...fresh, resume: undefined }),
       "register-reply",
-      "its place and everybody else's, once the cluster is complete",
+      "its slot and everybody else's, once the cluster is complete",
     )),
     await control("register-resume-request", "a worker that tells a restarted scheduler what it knows", REGISTER, { ...fresh, resume }),
     await control("register-failure-request", "a server that cannot listen tells that it does not come", REGISTER, {
@@ -187,7 +187,7 @@ async function controlVectors(): Promise<GoldenVector[]> {
       ...{ group: 7, customer: 0, round: 2, outlivesDeaths: true },
     }),
     ...(await answered(await control("leave-request", "a node is done", LEAVE, {}), "leave-reply", "it no longer counts")),
-    await control("leave-failure-request", "a server that has its place cannot begin", LEAVE, {
+    await control("leave-failure-request", "a server that has its slot cannot begin", LEAVE, {
       failure: { code: "CHECKPOINT_TORN", message: "shard-0.safetensors is too short" },
     }),
     ...(await answered(
@@ -235,7 +235,7 @@ async function controlVectors(): Promise<GoldenVector[]> {
         holdMs: 30_000,
       }),
       "prepare-reply",
-      "every clock that the worker has announced is known to all servers",
+      "every clock that the worker has ended is known to all servers",
     )),
     ...(await answered(await control("abort-request", "the scheduler ends the job", ABORT, aborted), "abort-reply", "the node knows it")),
   ];

@@ -67,7 +67,7 @@ test("a restored parameter that is described differently is refused with the dif
   );
 });
 
-test("servers without a place for checkpoints say so, a second one at the same time waits its turn, and an early clock is refused", async () => {
+test("servers without a checkpoint directory say so, a second one at the same time waits its turn, and an early clock is refused", async () => {
   await using bare = await EmbeddedCluster.start();
   await assert.rejects(
     bare.session.checkpoint(),

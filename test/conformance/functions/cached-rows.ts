@@ -53,7 +53,7 @@ const fresh = {
 export const CACHED_ROWS: FunctionFamily = {
   title: "Rows for caches with bounded staleness",
   about:
-    "For tables that count versions (`versions` of their spec). None of these waits for a clock: the bound of the cache takes its place.",
+    "For tables that count versions (`versions` of their spec). None of these waits for a clock: the bound of the cache replaces it.",
   functions: [
     documented(cachePush, {
       about: "As `wb/rows/push`, with gradients that may sum up several updates.",
@@ -98,7 +98,7 @@ export const RAW_ROWS: FunctionFamily = {
       example: { request: { parameter: 2, keys: BigUint64Array.of(7n) }, response: { rows: Float32Array.of(0.5, -1, 4, 9) } },
     }),
     documented(rawRowsWrite, {
-      about: "Puts rows in the place of those that are there.",
+      about: "Replaces the rows that are there.",
       request: { parameter: PARAMETER, clock: CLOCK, claim: `${CLAIM}: FENCED`, keys: KEYS, rows: RAW },
       response: {},
       errors: [...words.FIND_ERRORS, ...words.MEMBER_ERRORS, "STALE_UPDATE", "OUT_OF_RANGE", "VALUE_LENGTH", "ARENA_FULL"],

@@ -45,7 +45,7 @@ function saveFunctions({ survey, cut, begin, write, commit, abandon }: typeof ch
       request: {
         step: "the number of the checkpoint; left out, the next one",
         stepMin: "the least that the next one may be",
-        directory: "below the servers' place for checkpoints; left out, among those of the job",
+        directory: "below the servers' checkpoint directory; left out, among those of the job",
       },
       response: { pending: "the directory, until the checkpoint is complete", step: STEP },
       errors: ["QUEUE_FULL", "UNSUPPORTED", "BAD_ARGUMENT", "ABORTED", "CHECKPOINT_FOREIGN", "CHECKPOINT_IO"],
@@ -135,13 +135,13 @@ export const CHECKPOINTS: FunctionFamily = {
     }),
     documented(checkpoints.parameterStage, {
       about: "Answered when this server holds what it owns of one saved parameter, beside the one there is.",
-      request: { name: "of the parameter", directory: "below the servers' place for checkpoints", step: "left out: the newest" },
+      request: { name: "of the parameter", directory: "below the servers' checkpoint directory", step: "left out: the newest" },
       response: { step: STEP },
       errors: [...FILE_ERRORS, "UNKNOWN_PARAMETER", "UNSUPPORTED", "QUEUE_FULL", "SPEC_MISMATCH", "ABORTED", "ARENA_FULL", "BAD_ARGUMENT"],
       example: { request: { name: "w", directory: "kept", step: undefined }, response: { step: 3 } },
     }),
     documented(checkpoints.parameterReplace, {
-      about: "What was staged takes the place of the one there is.",
+      about: "What was staged replaces the parameter that is there.",
       request: { step: STEP },
       response: {},
       errors: ["BAD_REQUEST", "UNKNOWN_PARAMETER", "SPEC_MISMATCH"],

@@ -4,7 +4,7 @@ import * as control from "../../../src/contracts/control.ts";
 import { documentedControl, type FunctionFamily } from "./documented.ts";
 
 const PLACEMENT = "which server owns which part (protocol.md, §10c); left out while the scheduler knows of none";
-const ROSTER = "everybody's place (protocol.md, ROSTER)";
+const ROSTER = "everybody's slot (protocol.md, ROSTER)";
 const UNIT_RUNS = "runs of units: from, to, from, to …";
 
 export const CONTROL: FunctionFamily = {
@@ -13,7 +13,7 @@ export const CONTROL: FunctionFamily = {
     "Named by their numbers, with one JSON object each way; protocol.md (§8) says what they are for. Stamp, app, customer and command are 0.",
   functions: [
     documentedControl(control.REGISTER, {
-      about: "A node takes its place, or says that it has one; answered when the cluster is complete.",
+      about: "A node registers for a slot, or says that it has one; answered when the cluster is complete.",
       request: {
         role: "of the sender: a server, its standby, or a worker; a scheduler does not register",
         rank: "that it asks for; left out: any",
@@ -23,8 +23,8 @@ export const CONTROL: FunctionFamily = {
         label: "a name for people",
         token: "unique to the process, hard to guess",
         packageVersion: "what it runs",
-        resume: "the place it has, and what it knows: for a scheduler that was restarted (protocol.md, C9)",
-        failure: "why it cannot take its place (protocol.md, C30)",
+        resume: "the slot it has, and what it knows: for a scheduler that was restarted (protocol.md, C9)",
+        failure: "why it cannot take its slot (protocol.md, C30)",
         copy: "of a server whose rank is held by several processes: `{replicas, host, process, settings}` (protocol.md, C6a)",
         returns: "of a server that keeps its state on a disk (protocol.md, C14c)",
       },
@@ -32,7 +32,7 @@ export const CONTROL: FunctionFamily = {
         job: "NAME/RUN, for its hellos",
         node: "its number",
         incarnation: "its incarnation",
-        recovery: "whether it has the place of a node before it",
+        recovery: "whether it has the slot of a node before it",
         heartbeatIntervalMs: "how often it sends a HEARTBEAT; 0: never",
         heartbeatTimeoutMs: "after how much silence a node is dead",
         counts: "`{serverCount, workerCount}` that the job began with, whatever the sender was started for",
@@ -67,7 +67,7 @@ export const CONTROL: FunctionFamily = {
     documentedControl(control.LEAVE, {
       about: "The sender is done, and no longer counts.",
       request: {
-        failure: "`{code, message}`: why one that has its place cannot begin (protocol.md, C15)",
+        failure: "`{code, message}`: why one that has its slot cannot begin (protocol.md, C15)",
         returns: "of a server that has stopped to be started again (protocol.md, C15a)",
       },
       response: {},
@@ -75,7 +75,7 @@ export const CONTROL: FunctionFamily = {
       vectors: ["leave-request", "leave-reply", "leave-failure-request"],
     }),
     documentedControl(control.STATUS, {
-      about: "Who is there. Also for tools, which have no place.",
+      about: "Who is there. Also for tools, which have no slot.",
       request: {},
       response: {
         job: "NAME, or NAME/RUN",
@@ -89,7 +89,7 @@ export const CONTROL: FunctionFamily = {
         standbys: "addresses of schedulers that take over when this one ends",
         packageVersion: "of the scheduler",
         nodes: "as in a roster, without tokens, with `heartbeatAgeMs?` and `linked`",
-        waiting: "nodes without a place: `{role, rank?, address, label, packageVersion?}`",
+        waiting: "nodes without a slot: `{role, rank?, address, label, packageVersion?}`",
         leaving: "numbers of nodes that stand at the last barrier",
         guests:
           '`{node?, kind?, command?, label, hereMs?, heartbeatAgeMs, linked}`; left out: there are none. A tool has `kind` "tool", a `command` and no `node`',

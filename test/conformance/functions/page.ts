@@ -48,7 +48,7 @@ Generated from the contracts of \`src/contracts\` by \`npm run build:functions\`
 - **Answer**: _kept_ until its caller has it (protocol.md, R8); _made anew_ when it is asked for again; _empty_: a REPLY without a payload. JSON without fields is the two bytes \`{}\`, and not empty.
 - **Errors** are those that its handler gives. Beside them every function by name may fail with UNKNOWN_FUNCTION, SPEC_MISMATCH (another signature), BAD_REQUEST (bytes that do not add
   up, JSON of another shape, an update without a stamp), QUEUE_FULL (requests of several frames), ANSWER_LOST (of one that updates: it was applied, and its answer is not known any more), CLOSED and HANDLER_FAILED; with an
-  epoch, also with WRONG_EPOCH, and where owners are asked with WRONG_OWNER. The control plane is answered with NO_ROUTE or FENCED to a sender that has no place, or not that one any more.
+  epoch, also with WRONG_EPOCH, and where owners are asked with WRONG_OWNER. The control plane is answered with NO_ROUTE or FENCED to a sender that has no slot, or not that one any more.
 `;
 
 export function functionsPage(families: readonly FunctionFamily[], vectorOf: (name: string) => VectorView): string {

@@ -19,7 +19,7 @@ const current = { number: 2, direction: "out", step: "moving", from: [0, 1], to:
 export const SCALING: FunctionFamily = {
   title: "Servers and workers that come and leave",
   about:
-    "What tools ask of the number of servers and workers while a job runs, and what the scheduler asks of servers for it (docs/decisions/0073, 0074). One JSON object each way. Tools need no place (protocol.md, C3).",
+    "What tools ask of the number of servers and workers while a job runs, and what the scheduler asks of servers for it (docs/decisions/0073, 0074). One JSON object each way. Tools need no slot (protocol.md, C3).",
   functions: [
     documentedJson(scaling.scalingAsk, {
       about: "Asks for a change of the servers. Answered when it is written down; it begins when those before it have ended.",
@@ -102,7 +102,7 @@ export const SCALING: FunctionFamily = {
       example: { request: { servers: [0, 1, 2] }, response: { stateBytes: 1_048_576, stateBytesMax: 2_147_483_648 } },
     }),
     documentedJson(scaling.scalingSpare, {
-      about: "From the scheduler, to a server that waits for a place and gets none for now (protocol.md, C5b).",
+      about: "From the scheduler, to a server that waits for a slot and gets none for now (protocol.md, C5b).",
       request: { serverCount: "how many servers the job has" },
       response: {},
       errors: ["BAD_REQUEST"],

@@ -23,7 +23,7 @@ export const TABLES: FunctionFamily = {
         pushNumber: "as of `wb/rows/push`, but of this request alone",
         keys: KEYS,
         counts: "how many elements of each row change; empty, as `columns` is then: `updates` has whole rows",
-        columns: "the places of those elements in their rows, row by row",
+        columns: "the indexes of those elements in their rows, row by row",
         updates: "what those elements change by, in the table's element type",
       },
       response: {},
