@@ -52,8 +52,7 @@ const fresh = {
 
 export const CACHED_ROWS: FunctionFamily = {
   title: "Rows for caches with bounded staleness",
-  about:
-    "For tables that count versions (`versions` of their spec). None of these waits for a clock: the bound of the cache replaces it.",
+  about: "For tables that count versions (`versions` of their spec). None of these waits for a clock: the bound of the cache replaces it.",
   functions: [
     documented(cachePush, {
       about: "As `wb/rows/push`, with gradients that may sum up several updates.",
