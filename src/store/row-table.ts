@@ -115,8 +115,11 @@ export class RowTable {
     }
   }
 
-  /** Replaces rows by saved ones; idempotent. Throws ARENA_FULL, nothing changed. */
-  loadRows({ keys, payloads }: RowImages): void {
+  /**
+   * Replaces rows by saved ones; idempotent. Calls `look` with the address of their payloads. Throws ARENA_FULL, nothing
+   * changed.
+   */
+  loadRows({ keys, payloads }: RowImages, look: (payloads: number) => void = () => {}): void {
     assert(payloads.length === keys.length * this.payloadBytes, "rows are those of a table of this kind");
     if (keys.length === 0) return;
     const { arena } = this.#host;
@@ -126,6 +129,7 @@ export class RowTable {
       arena.bytes.set(bytesOf(keys), at);
       arena.bytes.set(payloads, at + keys.byteLength);
       this.restore(at, keys.length, [{ offset: 0, byteCount: this.payloadBytes, address: at + keys.byteLength }]);
+      look(at + keys.byteLength);
     } finally {
       arena.release(at, byteCount);
     }

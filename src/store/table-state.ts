@@ -3,6 +3,7 @@
 
 import { assert } from "../base/assert.ts";
 import { badArgument } from "../base/errors.ts";
+import { Random } from "../base/random.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import type { RowKernels } from "../kernel/row-kernels.ts";
@@ -50,7 +51,9 @@ export class TableState {
   protected readonly pulled: PulledRows | undefined;
   protected readonly valueBytes: number;
   protected isClosed = false;
-  #generation: number = randomWord();
+  /** Seeded by chance once: a word of the system's costs as much as a few hundred rows. */
+  readonly #generations = new Random(crypto.getRandomValues(new Uint32Array(1))[0]!);
+  #generation: number = this.#generations.uint32() || 1;
 
   /** Throws BAD_ARGUMENT for an impossible width, ARENA_FULL. */
   constructor(options: TableStateOptions) {
@@ -83,6 +86,11 @@ export class TableState {
     return this.#generation;
   }
 
+  /** TableStore.T5 */
+  #beginGeneration(): void {
+    this.#generation = this.#generations.uint32() || 1;
+  }
+
   /** Arena bytes of rows, slots and index, and of what workers pulled. */
   get usedBytes(): number {
     return this.rows.usedBytes + (this.pulled?.usedBytes ?? 0);
@@ -90,7 +98,7 @@ export class TableState {
 
   /** Removes the rows of these keys; returns how many. Their next update makes them anew (TableStore.T3). */
   remove(keys: number, keyCount: number): number {
-    this.#generation = randomWord(); // TableStore.T5
+    this.#beginGeneration();
     this.rows.frozen?.preserve(keys, keyCount);
     this.pulled?.remove(keys, keyCount);
     return this.kernels.removeRows(this.table, keys, keyCount);
@@ -105,14 +113,14 @@ export class TableState {
   dropPart(part: number): number {
     const rowCount = this.rows.dropPart(part);
     this.pulled?.dropPart(part);
-    if (rowCount > 0) this.#generation = randomWord(); // TableStore.T5
+    if (rowCount > 0) this.#beginGeneration();
     return rowCount;
   }
 
-  /** Replaces rows by saved ones; idempotent. Throws ARENA_FULL, nothing changed. */
-  loadRows(images: RowImages): void {
-    this.rows.loadRows(images);
-    this.#generation = randomWord(); // TableStore.T5
+  /** As RowTable.loadRows. */
+  loadRows(images: RowImages, look?: (payloads: number) => void): void {
+    this.rows.loadRows(images, look);
+    this.#beginGeneration();
   }
 
   /** Copies a column of listed rows to `out`, one after the other. */
@@ -145,7 +153,7 @@ export class TableState {
   /** As `restore`, by columns, which make up the whole payload. */
   restoreColumns(keys: number, keyCount: number, columns: readonly TakenColumn[]): void {
     this.rows.restore(keys, keyCount, columns);
-    this.#generation = randomWord(); // TableStore.T5
+    this.#beginGeneration();
   }
 
   /** Restored values and slots have magnitudes up to this. */
@@ -184,10 +192,6 @@ export class TableState {
     this.rows.close();
     this.pulled?.close();
   }
-}
-
-function randomWord(): number {
-  return crypto.getRandomValues(new Uint32Array(1))[0]! || 1;
 }
 
 function randomSecret(): bigint {

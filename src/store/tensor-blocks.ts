@@ -116,8 +116,8 @@ export class TensorBlocks {
     }
   }
 
-  /** Replaces a block by a saved one; idempotent. Throws ARENA_FULL, nothing changed. */
-  loadBlock({ index, values, slots, step, rowSteps, isStarted, pulled }: BlockImage): void {
+  /** Replaces a block by a saved one; idempotent. Returns its values and slots. Throws ARENA_FULL, nothing changed. */
+  loadBlock({ index, values, slots, step, rowSteps, isStarted, pulled }: BlockImage): readonly Float32Array[] {
     const block = this.#blockOf(index, this.#rooms.take(index));
     assert(values.length === block.span.floats.length, "a block is one of a tensor of this shape");
     assert(slots.length === (block.slots?.floats.length ?? 0), "a block has the slots of this optimizer");
@@ -131,6 +131,7 @@ export class TensorBlocks {
     block.isStarted = isStarted;
     block.pulled.load(pulled, this.seenOf(block));
     this.#blocks.put(index, block);
+    return block.slots === undefined ? [block.span.floats] : [block.span.floats, block.slots.floats];
   }
 
   /** Removes the blocks of a part; returns how many. Held memory goes with its last hold (TensorStore.T2). */

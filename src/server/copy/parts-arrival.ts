@@ -79,7 +79,7 @@ export class PartsArrival {
     for (let from = 0; from < PART_COUNT; ) {
       const request = { epoch, from, asMember: asMember && from === 0 };
       const { to, textBytes, body } = await this.#again(turn, () => node.call(idOf("server", rank), partsFetch, request));
-      take(unpack(body, { at: 0, textBytes, bodyBytes: body.length }) as DepartedParts);
+      take(unpack(body, { at: 0, textBytes, bodyBytes: body.length, isKept: true }) as DepartedParts);
       from = to;
     }
   }

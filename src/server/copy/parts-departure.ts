@@ -7,7 +7,7 @@
 //   PartsDeparture.D1. Until all parts are handed over this server serves nothing of the placement (Ownership.O5):
 //       rows, blocks, open rounds and clocks stay as they were. If the parts cannot be handed over, all of them are
 //       still here, and the placement before comes back.
-//   PartsDeparture.D3. What was handed over is dropped in small shares between requests; all of it before parts come
+//   PartsDeparture.D3. What was handed over is dropped part by part, between requests; all of it before parts come
 //       again, and before a checkpoint is cut.
 
 import type { Clock } from "../../base/clock.ts";
@@ -23,8 +23,6 @@ const LOW = 0xffff_ffffn;
 /** Of one answer: all that a server gets in a step, as a rule (PlacementMoves.M2). */
 const BATCH_BYTES = 4 * 2 ** 20;
 const BATCH_PARTS = 1024;
-/** So many parts are dropped in one turn. */
-const DROPPED_TOGETHER = 8;
 
 /**
  * Some parts of one new owner, up to `to`; what is not a part's comes with the first of them, where it is asked for.
@@ -123,7 +121,7 @@ export class PartsDeparture {
   }
 
   #dropSome(): void {
-    this.#drop(DROPPED_TOGETHER);
+    this.#drop(1);
     if (this.#remains.length > 0) this.#clock.after(0, () => this.#dropSome());
   }
 

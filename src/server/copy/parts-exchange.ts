@@ -197,13 +197,15 @@ export class PartsExchange {
 
   /** All has arrived, on all servers (PlacementChanges.C7), here maybe in another process. */
   #finish(): void {
-    const { ownership, departure, journal } = this.#options;
+    const { ownership, departure, journal, parameters } = this.#options;
+    const hasGrown = this.#arriving.size > 0;
     this.#base = this.#now;
     this.#hasArrived = true;
     this.#arriving = new Map();
     departure.handOver();
     if (journal !== undefined) departure.dropAll(); // a part that is here and not this server's is in no digest
     if (ownership.isSettling) ownership.settled();
+    if (hasGrown) parameters.host.noteGrowth(); // not before: a page of the system may take as long as the whole step
     this.#wake();
   }
 

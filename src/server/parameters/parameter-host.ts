@@ -189,18 +189,3 @@ export function checkSettable({ name, optimizer: { type } }: ParameterSpec): voi
   if (type === "ftrl")
     throw new WeighbridgeError("UNSUPPORTED", `values of ${name} cannot be set: ftrl computes them of what it has summed up`);
 }
-
-/** The greatest magnitude of the array as floats; Infinity if one is not finite. */
-export function greatestIn({ buffer, byteOffset, byteLength }: ArrayBufferView): number {
-  const floats = new Float32Array(buffer, byteOffset, byteLength / 4);
-  let greatest = 0;
-  // Written out: parts that come are looked through while requests wait for them.
-  for (let i = 0; i < floats.length; i++) {
-    const value = floats[i]!;
-    const magnitude = value < 0 ? -value : value;
-    if (magnitude <= greatest) continue;
-    if (!(magnitude < Infinity)) return Infinity;
-    greatest = magnitude;
-  }
-  return greatest;
-}

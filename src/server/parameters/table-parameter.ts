@@ -27,7 +27,7 @@ import { FIRST_GUEST_ID, rankOf } from "../../wire/node-id.ts";
 import { type CallMemory, codedOffset, type Kept, keepKeys, roomFor } from "./call-memory.ts";
 import { type FreshRoom, freshRoom, readFresh } from "./fresh-rows.ts";
 import { HostedParameter, type ParameterImage } from "./hosted-parameter.ts";
-import { checkScale, checkSettable, greatestIn, type ParameterHost, type ParameterIds } from "./parameter-host.ts";
+import { checkScale, checkSettable, type ParameterHost, type ParameterIds } from "./parameter-host.ts";
 import type { TablePage } from "./part-state.ts";
 import type { RowsRound } from "./row-contribution.ts";
 import { type RowEncode, rowEncode } from "./row-encode.ts";
@@ -165,7 +165,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
       throw new WeighbridgeError("NOT_FINITE", `${this.spec.name} cannot have ${floats[wrong]}, element ${wrong} of ${floats.length}`);
     const { rowCount } = this.store;
     const takenCount = this.store.set({ keys: keys.byteOffset, keyCount: keys.length }, values.byteOffset, isStart);
-    this.store.noteMagnitude(greatestIn(values));
+    this.#noteMagnitude(values.byteOffset, values.length);
     if (!isStart) this.onChanged?.(keys);
     if (this.store.rowCount !== rowCount || this.store.isFrozen) this.host.noteGrowth();
     return takenCount;
@@ -260,8 +260,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     this.#claims.check(claim);
     const { rowCount } = this.store;
     this.store.restore({ keys: keys.byteOffset, keyCount: keys.length, payloads: rows.byteOffset });
-    // Counts are tiny as floats.
-    this.store.noteMagnitude(this.host.optimizers.greatestMagnitude(rows.byteOffset, rows.length));
+    this.#noteMagnitude(rows.byteOffset, rows.length);
     if (this.store.rowCount !== rowCount || this.store.isFrozen) this.host.noteGrowth();
   }
 
@@ -327,7 +326,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     yield* this.#rounds.savePart(part);
   }
 
-  /** Throws ARENA_FULL, and for a round STALE_UPDATE or QUEUE_FULL. */
+  /** The caller notes the growth of the host. Throws ARENA_FULL, and for a round STALE_UPDATE or QUEUE_FULL. */
   loadPage(page: TablePage): void {
     if (page.kind === "openRows") {
       this.#rounds.load(page);
@@ -338,9 +337,8 @@ export class TableParameter extends HostedParameter<TableSpec> {
       this.store.loadPulled(page.pulled);
       return;
     }
-    this.store.loadRows(page.images);
-    this.store.noteMagnitude(greatestIn(page.images.payloads)); // counts are tiny as floats
-    this.host.noteGrowth();
+    const { images } = page;
+    this.store.loadRows(images, (payloads) => this.#noteMagnitude(payloads, images.payloads.length / FLOAT_BYTES));
   }
 
   /** Removes what is here of a part; returns how many rows there were. */
@@ -420,6 +418,11 @@ export class TableParameter extends HostedParameter<TableSpec> {
       this.store.notePull({ keys: sync.keys.byteOffset + unknown * KEY_BYTES, keyCount: sync.keys.length - unknown }, { worker });
     }
     return { rate: this.rateAt(sync.clock), ...fresh };
+  }
+
+  /** Of values or whole rows that came: counts among them are tiny as floats. */
+  #noteMagnitude(address: number, floatCount: number): void {
+    this.store.noteMagnitude(this.host.optimizers.greatestMagnitude(address, floatCount));
   }
 
   /** Throws UNSUPPORTED. */

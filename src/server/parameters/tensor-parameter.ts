@@ -10,7 +10,7 @@ import { TensorStore } from "../../store/tensor-store.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
 import { type CallMemory, codedOffset, type Kept, keepRows, roomFor } from "./call-memory.ts";
 import { HostedParameter } from "./hosted-parameter.ts";
-import { checkSettable, greatestIn, type ParameterHost, type ParameterIds } from "./parameter-host.ts";
+import { checkSettable, type ParameterHost, type ParameterIds } from "./parameter-host.ts";
 import type { TensorPage } from "./part-state.ts";
 import { TensorPushes } from "./tensor-requests.ts";
 
@@ -161,8 +161,8 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
     }
     const { image } = page;
     this.#checkBlock(image.index);
-    this.store.loadBlock(image);
-    for (const floats of [image.values, image.slots]) this.store.noteMagnitude(greatestIn(floats));
+    for (const { byteOffset, length } of this.store.loadBlock(image))
+      this.store.noteMagnitude(this.host.optimizers.greatestMagnitude(byteOffset, length));
   }
 
   /** Removes a part; returns the number of blocks. */

@@ -142,6 +142,7 @@ export function saveParts(
 /** FillState.F1. Throws ARENA_FULL. */
 export function loadParts(parameters: Parameters, { pages, sums }: PartsImage): void {
   new PartState(parameters).loadPart(pages);
+  parameters.host.noteGrowth();
   for (const [owner, images] of sums) parameters.sums.of(owner).put(images);
 }
 

@@ -35,6 +35,18 @@ test("a value comes back as it was, in arrays of its own", () => {
   assert.equal(where.bodyBytes % 8, 0);
 });
 
+test("arrays of a body that is kept lie in it, but for those that are not aligned", () => {
+  const { bytes, ...where } = packed(VALUE);
+  const back = unpack(bytes, { ...where, isKept: true }) as typeof VALUE;
+  assert.deepEqual(back, VALUE);
+  assert.equal(back.nested.keys.buffer, bytes.buffer);
+  const moved = new Uint8Array(bytes.length + 1);
+  moved.set(bytes, 1);
+  const copied = unpack(moved.subarray(1), { ...where, isKept: true }) as typeof VALUE;
+  assert.deepEqual(copied, VALUE);
+  assert.notEqual(copied.nested.keys.buffer, moved.buffer);
+});
+
 test("a field that is left out stays so", () => {
   const { bytes, ...where } = packed({ here: 1, gone: undefined });
   assert.deepEqual(unpack(bytes, where), { here: 1 });

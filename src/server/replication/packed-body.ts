@@ -43,8 +43,11 @@ export function writePacked({ text, arrays }: PackedBody, bytes: Uint8Array, at:
   }
 }
 
-/** The value of a body of `byteCount` bytes from `at` on; its arrays are copies. Throws BAD_REQUEST. */
-export function unpack(bytes: Uint8Array, { at, textBytes, bodyBytes }: { at: number; textBytes: number; bodyBytes: number }): unknown {
+/** Where a body lies. `isKept`: its bytes do not change any more. */
+type BodyLocation = { readonly at: number; readonly textBytes: number; readonly bodyBytes: number; readonly isKept?: boolean };
+
+/** The value of a body. Its arrays are copies, or lie in the body if that is kept. Throws BAD_REQUEST. */
+export function unpack(bytes: Uint8Array, { at, textBytes, bodyBytes, isKept = false }: BodyLocation): unknown {
   const arraysAt = at + paddedBytes(textBytes);
   const end = at + bodyBytes;
   const arrayOf = ([name, from, length]: ArrayMark["$array"]): unknown => {
@@ -53,6 +56,8 @@ export function unpack(bytes: Uint8Array, { at, textBytes, bodyBytes }: { at: nu
     const last = first + length * (make?.BYTES_PER_ELEMENT ?? Infinity);
     if (!(first >= arraysAt && last <= end))
       throw new WeighbridgeError("BAD_REQUEST", `an array of ${length} ${name} lies outside its entry`);
+    const offset = bytes.byteOffset + first;
+    if (isKept && offset % make.BYTES_PER_ELEMENT === 0) return new make(bytes.buffer as ArrayBuffer, offset, length);
     return new make(bytes.slice(first, last).buffer);
   };
   const read = (_: string, found: unknown): unknown => {
