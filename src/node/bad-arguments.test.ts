@@ -153,8 +153,8 @@ suite("bad arguments", () => {
     const worker = new TensorWorker(session);
     for (const value of [1n, Symbol("s"), Object.create(null)].map(anything)) {
       await refuses(() => tensor.pull(undefined, { clocksAhead: value }), /clocksAhead of tensor: a whole number from 0 on, not /);
-      await refuses(() => session.saveParameter("tensor", value), /has a name, not /);
-      await refuses(() => session.loadParameter("tensor", value), /has a name, not /);
+      await refuses(() => session.saveParameter("tensor", value), /must have a name, not /);
+      await refuses(() => session.loadParameter("tensor", value), /must have a name, not /);
       await refuses(() => session.units(value, anything({ epochs: 1 })), /the options of units .* have no "epochs"/);
       await refuses(() => worker.waitData(value), /there is no query .* of data/);
     }
@@ -283,7 +283,7 @@ suite("bad arguments", () => {
       () => EmbeddedCluster.start(none),
       () => connect(none),
     ];
-    for (const call of calls) await refuses(call, /object|is a string|has a name|named by|Float32Array|true or false|psFunction/);
+    for (const call of calls) await refuses(call, /object|is a string|have a name|named by|Float32Array|true or false|psFunction/);
     assert.deepEqual(await tensor.pull(), new Float32Array(8));
     assert.deepEqual(await table.pull([1]), new Float32Array(2));
   });
