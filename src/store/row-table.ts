@@ -103,7 +103,7 @@ export class RowTable {
     const { arena, rowKernels } = this.#host;
     this.frozen?.preserve(keys, keyCount);
     const listBytes = keyCount * WORD_BYTES;
-    const list = arena.tryAllocateBeyond(listBytes) || arena.allocate(listBytes); // no holes among the rows
+    const list = arena.allocateBulk(listBytes); // no holes among the rows
     try {
       while (rowKernels.insertValues(this.address, keys, keyCount, list, 0) === NO_ROOM_COUNT) {
         if (!arena.onFull("state", keyCount * this.payloadBytes)) throw stateFull(arena, `${keyCount} rows that were saved`);

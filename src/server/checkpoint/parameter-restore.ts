@@ -118,7 +118,7 @@ function restoreRows(table: TableParameter, { rowCount, columns }: SourceBatch, 
   const widest = Math.max(...record.columns.map(columnBytesPerRow));
   const spans = [rowCount * rowBytes, rowCount * widest, rowCount * WORD_BYTES];
   // No holes among the rows.
-  const [stage = 0, foreign = 0, list = 0] = spans.map((bytes) => arena.tryAllocateBeyond(bytes) || arena.allocate(bytes));
+  const [stage = 0, foreign = 0, list = 0] = spans.map((bytes) => arena.allocateBulk(bytes));
   const staged = stagedColumns([...kept, ...added], stage, rowCount);
   arena.words.set(own, list >>> 2);
   for (const column of staged.slice(0, kept.length)) {

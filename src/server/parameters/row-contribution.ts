@@ -150,9 +150,9 @@ class RoundMemory {
   }
 
   #tryTake(capacity: number): boolean {
-    const address = this.#tryAllocate(this.#workBytes(capacity));
+    const address = this.#arena.tryAllocateBulk(this.#workBytes(capacity));
     if (address === 0) return false;
-    const list = this.#tryAllocate(capacity * INDEX_BYTES);
+    const list = this.#arena.tryAllocateBulk(capacity * INDEX_BYTES);
     if (list === 0) {
       this.#arena.release(address, this.#workBytes(capacity));
       return false;
@@ -161,10 +161,6 @@ class RoundMemory {
     this.#list = list;
     this.#capacity = capacity;
     return true;
-  }
-
-  #tryAllocate(byteCount: number): number {
-    return this.#arena.tryAllocateBeyond(byteCount) || this.#arena.tryAllocate(byteCount);
   }
 
   #releaseSpans(): void {
@@ -212,7 +208,7 @@ export class RowContribution implements ServerUpdate {
     const byteCount = this.#chunkBytes(keyCount);
     const memory = this.#memory ?? this.#memories.at(this.#clock);
     memory.grow(keyCount); // RowContribution.R1
-    const address = arena.tryAllocateBeyond(byteCount) || arena.tryAllocate(byteCount);
+    const address = arena.tryAllocateBulk(byteCount);
     if (address === 0) {
       const error = arenaFull(arena, `${byteCount} bytes of updates that wait for those of other workers`);
       memory.shrink(keyCount);

@@ -234,7 +234,7 @@ export class TensorPushes {
     const { arena, kernels, indexes } = this.#host;
     const byteCount = this.#store.shape.floatsOf(block) * FLOAT_BYTES;
     // A sparse gradient joins the round of its block as one that is 0 elsewhere.
-    const whole = arena.tryAllocateBeyond(byteCount) || arena.allocate(byteCount);
+    const whole = arena.allocateBulk(byteCount);
     try {
       kernels.zero(whole, byteCount);
       indexes.scatterByIndex(gradients.byteOffset, rows.byteOffset, rows.length, width, whole);
@@ -276,7 +276,7 @@ export class TensorPushes {
       known.join(pushed, scale);
       return;
     }
-    const address = arena.tryAllocateBeyond(byteCount) || arena.allocate(byteCount);
+    const address = arena.allocateBulk(byteCount);
     if (scale === 1) kernels.copy(address, pushed.address, byteCount);
     else {
       kernels.zero(address, byteCount);
@@ -305,7 +305,7 @@ export class TensorPushes {
     const roundKey = { ...holder, parameter: this.#roundIdOf(block), clock };
     pacer.rounds.find(roundKey);
     this.#store.touch(block, image.named !== undefined); // TensorPushes.T3
-    const address = arena.tryAllocateBeyond(byteLength) || arena.allocate(byteLength);
+    const address = arena.allocateBulk(byteLength);
     arena.floats.set(image.gradients, address >>> 2);
     const first = { address, magnitude: image.magnitude, named: image.named?.slice() };
     try {

@@ -121,7 +121,7 @@ export class SumState {
     const isLarge = this.tables.isLarge(width);
     const stride = payloads.length / keys.length;
     const byteCount = keys.byteLength + (isLarge ? 0 : payloads.length);
-    const at = arena.tryAllocateBeyond(byteCount) || arena.allocate(byteCount); // no holes among the rows
+    const at = arena.allocateBulk(byteCount); // no holes among the rows
     try {
       arena.bytes.set(bytesOf(keys), at);
       if (isLarge) {
