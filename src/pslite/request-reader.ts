@@ -5,7 +5,7 @@
 
 import { joinBytes } from "../base/bytes.ts";
 import { badRequest, WeighbridgeError } from "../base/errors.ts";
-import { KEY_BYTES } from "../keys/key-range.ts";
+import { KEY_BYTES } from "../kernel/elements.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { dtypeBits, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, problemWithLens } from "../wire/kv-message.ts";
 import { variableSpans } from "../wire/kv-spans.ts";

@@ -1,7 +1,7 @@
 // kv-spans — spreads keys with lengths of their own over the frames of a request (spec/protocol.md, K8, K9): grouped up
 // to a block; a long value goes alone, in pieces.
 
-import { KEY_BYTES } from "../keys/key-range.ts";
+import { KEY_BYTES } from "../kernel/elements.ts";
 import { BLOCK_BYTES } from "./frame.ts";
 import { LARGE_VALUE_BYTES, LEN_BYTES } from "./kv-message.ts";
 

@@ -20,6 +20,7 @@ import { checkOptions } from "../base/known-options.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { MergeNumber, RowJoin } from "../kernel/duplicate-kernels.ts";
+import { FLOAT_BYTES, KEY_BYTES } from "../kernel/elements.ts";
 import { elementsAt, ROW_ELEMENTS, type RowArray, type RowElement, wordsOf } from "../kernel/row-element.ts";
 import type { TableSpec } from "../store/parameter-spec.ts";
 import { elementOf, rowElements, rowTypeName, rowWords } from "../store/row-types/row-type-spec.ts";
@@ -45,9 +46,6 @@ import type { AnyRequest, Recut } from "./router/function-request.ts";
 import type { RowFrame, RowPlan, RowPlanner } from "./router/row-plan.ts";
 import { requestOf } from "./router.ts";
 import { admissionOf } from "./tensor.ts";
-
-const KEY_BYTES = 8;
-const FLOAT_BYTES = 4;
 
 /** Some keys, and a row of gradients for each. */
 export type KeysAndGradients<A = Float32Array> = { readonly keys: KeyList; readonly gradients: A };

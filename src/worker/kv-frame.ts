@@ -8,7 +8,7 @@
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { kvPush } from "../contracts/kv.ts";
-import { KEY_BYTES } from "../keys/key-range.ts";
+import { FLOAT_BYTES, KEY_BYTES } from "../kernel/elements.ts";
 import { IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX, type Page } from "../peer/frame-batch.ts";
 import { type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
@@ -17,7 +17,6 @@ import type { KvPart, KvSpan } from "../wire/kv-spans.ts";
 import { KvLanding } from "./kv-landing.ts";
 import type { KvRequest } from "./kv-request.ts";
 
-const FLOAT_BYTES = 4;
 /** So many are copied in a loop; above it, a view and `set` are cheaper. */
 const LOOP_FLOATS_MAX = 32;
 const LOOP_KEYS_MAX = 16;

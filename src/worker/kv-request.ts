@@ -11,8 +11,8 @@
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import { kvPush } from "../contracts/kv.ts";
+import { KEY_BYTES } from "../kernel/elements.ts";
 import type { Cuts } from "../keys/key-list.ts";
-import { KEY_BYTES } from "../keys/key-range.ts";
 import type { Call } from "../peer/call.ts";
 import type { FrameBatch } from "../peer/frame-batch.ts";
 import type { TrackedRequest } from "../peer/request-tracker.ts";

@@ -13,6 +13,7 @@
 
 import { bytesOf } from "../../base/bytes.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { FLOAT_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import { fillElements, type RowArray } from "../../kernel/row-element.ts";
 import type { SavedColumns } from "../../store/row-types/ps-row-type.ts";
 import { isOfWorker, isSaved, ROW_STEPS_COLUMN, STEP_COLUMN, slotSpans, storedColumns } from "../../store/snapshot/describe-parameter.ts";
@@ -33,9 +34,6 @@ import { TableParameter } from "../parameters/table-parameter.ts";
 import type { TensorParameter } from "../parameters/tensor-parameter.ts";
 import { expectedRows } from "./expected-rows.ts";
 import { columnsInHand, type StagedColumn, stagedColumns } from "./staged-columns.ts";
-
-const WORD_BYTES = 4;
-const FLOAT_BYTES = 4;
 
 export type Restoring = {
   readonly source: SnapshotSource;

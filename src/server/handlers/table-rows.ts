@@ -9,14 +9,13 @@
 
 import { badRequest, type WeighbridgeError } from "../../base/errors.ts";
 import { tableRead, tableUpdate } from "../../contracts/tables.ts";
+import { WORD_BYTES } from "../../kernel/elements.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
 import type { Ownership } from "../ownership.ts";
 import { keepKeys, roomFor } from "../parameters/call-memory.ts";
 import type { TableParameter } from "../parameters/table-parameter.ts";
 import { type ServedFunction, type ServerContext, serve } from "../server-context.ts";
 import { RowSubscriptions } from "./row-subscriptions.ts";
-
-const WORD_BYTES = 4;
 
 type ChangedElements = {
   readonly keys: BigUint64Array;

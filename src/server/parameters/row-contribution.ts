@@ -18,13 +18,11 @@ import type { ConsistencyPhases } from "../../consistency/consistency-phases.ts"
 import type { CompleteRound } from "../../consistency/update-rounds.ts";
 import { type Arena, arenaFull } from "../../kernel/arena.ts";
 import { duplicateScratchBytes, joinDuplicates, type MergeNumber, type RowJoin } from "../../kernel/duplicate-kernels.ts";
+import { FLOAT_BYTES, INDEX_BYTES, KEY_BYTES } from "../../kernel/elements.ts";
 import { partOf } from "../../keys/part.ts";
 import type { ParameterHost } from "./parameter-host.ts";
 import type { ServerUpdate } from "./parameter-pace.ts";
 
-const FLOAT_BYTES = 4;
-const KEY_BYTES = 8;
-const INDEX_BYTES = 4;
 /**
  * Repeated pushes are joined once there are so many keys more than twice those left the last time (RowContribution.R4).
  */

@@ -14,6 +14,7 @@ import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts
 import type { FreshRows, RowsSync } from "../../contracts/cached-rows.ts";
 import type { TableRow } from "../../contracts/function-context.ts";
 import type { MergeNumber, RowJoin } from "../../kernel/duplicate-kernels.ts";
+import { FLOAT_BYTES, INDEX_BYTES, KEY_BYTES } from "../../kernel/elements.ts";
 import { CURSOR_BYTES, LIST_ROWS_MAX } from "../../kernel/kernels.ts";
 import { elementsAt, floatsOf, ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
 import { firstKeyFrom } from "../../keys/key-range.ts";
@@ -33,10 +34,6 @@ import type { RowsRound } from "./row-contribution.ts";
 import { type RowEncode, rowEncode } from "./row-encode.ts";
 import { TableRounds } from "./table-rounds.ts";
 import { RowClaims, TakenUpdates } from "./table-workers.ts";
-
-const FLOAT_BYTES = 4;
-const INDEX_BYTES = 4;
-const KEY_BYTES = 8;
 
 /** Gradients for rows, each key once. */
 export type RowsPush = {

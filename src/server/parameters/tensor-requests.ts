@@ -25,6 +25,7 @@ import type { ConsistencyPhases } from "../../consistency/consistency-phases.ts"
 import type { CompleteRound } from "../../consistency/update-rounds.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import { tensorPull, tensorPush, tensorPushPull, tensorStart } from "../../contracts/tensors.ts";
+import { FLOAT_BYTES } from "../../kernel/elements.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
 import type { RowMarks } from "../../store/block-span.ts";
 import type { BlockUpdate, TensorStore } from "../../store/tensor-store.ts";
@@ -36,8 +37,6 @@ import { checkScale, type ParameterHost } from "./parameter-host.ts";
 import type { ServerUpdate } from "./parameter-pace.ts";
 import type { OpenBlockPage, PushedAt } from "./part-state.ts";
 import type { TensorParameter } from "./tensor-parameter.ts";
-
-const FLOAT_BYTES = 4;
 
 type Reading = { readonly block: number; readonly clock: number; readonly rows: Uint32Array };
 type Values = { readonly values: ArrayBufferView };

@@ -2,9 +2,8 @@
 // with their part. SumStore adds to them and reads them.
 
 import { bytesOf } from "../../base/bytes.ts";
-import { ElementType, elementBytesOf } from "../../kernel/elements.ts";
+import { ElementType, elementBytesOf, KEY_BYTES } from "../../kernel/elements.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
-import { KEY_BYTES } from "../../keys/key-range.ts";
 import type { TableFreeze } from "../table-freeze.ts";
 import type { BlockHold } from "./large-value.ts";
 import { RowMemory } from "./row-memory.ts";
