@@ -28,7 +28,7 @@ import { takesValues } from "../store/updaters/optimizer-spec.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import { BoundedCache, type CacheOptions } from "./cache/bounded-cache.ts";
 import { CachedEmbedding } from "./cache/cached-embedding.ts";
-import { lostArray } from "./caller-array.ts";
+import { lostArray, wrongLength } from "./caller-array.ts";
 import { type KeyList, KeyLists } from "./key-lists.ts";
 import {
   type CallOptions,
@@ -203,8 +203,7 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     const length = keyCount * this.elements;
     if (values instanceof View && values.length === length) return values instanceof Float32Array ? values : wordsOf(values);
     if (!(values instanceof View)) throw badArgument(`${this.name}: ${what} must be a ${View.name}, not ${showValue(values)}`);
-    const each = `${this.elements} for each of ${keyCount} keys`;
-    throw new WeighbridgeError("VALUE_LENGTH", `${this.name}: ${length} elements are wanted for ${what}, ${each}, not ${values.length}`);
+    throw wrongLength(this.name, what, { length: values.length, width: this.elements, keyCount });
   }
 
   async #push(keys: BigUint64Array, gradients: Float32Array, call: ParameterCall): Promise<void> {

@@ -223,7 +223,7 @@ export class TensorPushes {
     const { block, clock, rows, gradients } = push;
     const { width } = this.#store.shape;
     this.#tensor.checkRows(block, rows);
-    if (gradients.length !== rows.length * width) throw this.#tensor.wrongLength(gradients.length, rows.length * width);
+    if (gradients.length !== rows.length * width) throw this.#tensor.wrongLength(gradients.length, "values", rows.length * width);
     const magnitude = this.#admit(push);
     if (magnitude === undefined) return;
     if (!this.#waits(clock)) {
