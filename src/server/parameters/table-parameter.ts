@@ -276,7 +276,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     return this.updater.rate.at(clock);
   }
 
-  /** Whether a read at this clock may be answered now (StalenessController.W2): a pull compares the fields here. */
+  /** MemberClocks.isFresh, with the fields that a steady pull has at hand (docs/decisions/0047). */
   isFresh(clock: number): boolean {
     const { phases } = this;
     return this.clocks.clockMin >= clock - (phases.constant ?? phases.at(clock)).staleness;
