@@ -4,7 +4,7 @@
 // adds what was applied all the same (part-outcome.ts). Not which server that is: the router decides it; not what is in
 // its frames: kv-frame.ts.
 //
-// Invariants (KvFrame.K1, KvLanding.K3 and K4 hold as well):
+// Invariants (KvFrame.K1, AnswerLanding.L2 and L3 hold as well):
 //   KvRequest.K2. A read must follow a waiting write when the key spans of their parts touch: a comparison of first and
 //       last keys, never of all. Of the whole parts, because a handle on the server may take a request only as a whole:
 //       its frames stay in order, and a write counts as waiting until its last frame has left.
@@ -13,6 +13,7 @@ import type { WeighbridgeError } from "../base/errors.ts";
 import { kvPush } from "../contracts/kv.ts";
 import { KEY_BYTES } from "../kernel/elements.ts";
 import type { Cuts } from "../keys/key-list.ts";
+import type { AnswerLanding } from "../peer/answer-landing.ts";
 import type { Call } from "../peer/call.ts";
 import type { FrameBatch } from "../peer/frame-batch.ts";
 import type { TrackedRequest } from "../peer/request-tracker.ts";
@@ -21,7 +22,7 @@ import { DTYPE_SHIFT, KvFlag, LARGE_VALUE_BYTES, LEN_BYTES, type Values } from "
 import { type KvPart, type KvSpan, uniformSpans, variableSpans } from "../wire/kv-spans.ts";
 import type { KvArrays, KvCallback, KvFunctionId, KvOwner, KvRequestOptions, KvSpecial } from "./kv-arrays.ts";
 import { byteCountOf, encodeKv, encodeWithdrawnKv, type KvFrame, kvDestination, takeAnswer } from "./kv-frame.ts";
-import type { KvLanding, Landing } from "./kv-landing.ts";
+import type { Landing } from "./kv-landing.ts";
 import { type Fate, fateOf, type PartOutcome } from "./part-outcome.ts";
 
 export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
@@ -63,7 +64,7 @@ export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
   sentAtMs = 0;
   sendCount = 0;
   declare isGathered?: boolean;
-  landing: KvLanding | undefined;
+  landing: AnswerLanding | undefined;
 
   constructor(owner: KvOwner, functionId: KvFunctionId, arrays: KvArrays, options: KvRequestOptions, special?: KvSpecial) {
     const { keys, sent, received } = arrays;
@@ -250,7 +251,7 @@ export class KvCall implements Call, KvFrame {
   readonly pieceOffset: number;
   readonly isLast: boolean;
   readonly flags: number;
-  landing: KvLanding | undefined;
+  landing: AnswerLanding | undefined;
 
   constructor(request: KvRequest, span: KvSpan, epoch: number, part: KvPart) {
     this.kvRequest = request;
