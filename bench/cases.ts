@@ -21,6 +21,7 @@
 // memory-idle looks at a server and a worker that do nothing, run from the sources, and memory-idle-built at the same
 // from the package as it is built.
 
+import { FLOAT_BYTES } from "../src/kernel/elements.ts";
 import type { Regime } from "./child.ts";
 
 export type Direction = "push" | "pull" | "mix";
@@ -65,7 +66,6 @@ export type BenchCase = {
 export const MEMORY_CASE_NAME = "memory-1M-keys";
 export const IDLE_CASE_NAMES = { sources: "memory-idle", built: "memory-idle-built" } as const;
 
-const FLOAT_BYTES = 4;
 const KEYS_BETWEEN_CASES = 1 << 24;
 
 type Shape = Pick<BenchCase, "direction" | "keyCount" | "width" | "window"> & {

@@ -10,6 +10,7 @@ import { parseArgs } from "node:util";
 import { Random } from "../src/base/random.ts";
 import { Arena } from "../src/kernel/arena.ts";
 import { simdCodecKernels } from "../src/kernel/codec-kernels.ts";
+import { FLOAT_BYTES, KEY_BYTES } from "../src/kernel/elements.ts";
 import { SimdKernels } from "../src/kernel/simd-kernels.ts";
 import { zstd } from "../src/node/zstd.ts";
 import { Residuals } from "../src/wire/codecs/codec-memory.ts";
@@ -25,8 +26,6 @@ import { median } from "./statistics.ts";
 const COUNT = 131_072;
 const GRADIENT_COUNT = 8;
 const ROUND_COUNT = 9;
-const KEY_BYTES = 8;
-const FLOAT_BYTES = 4;
 const ROW_FLOATS = 64;
 
 type Measured = {

@@ -17,6 +17,7 @@ import { type Cuda, openCuda } from "../src/gpu/cuda.ts";
 import { CudaBackend } from "../src/gpu/cuda-backend.ts";
 import type { CudaStream } from "../src/gpu/cuda-stream.ts";
 import type { DeviceTensor } from "../src/gpu/device-tensor.ts";
+import { FLOAT_BYTES } from "../src/kernel/elements.ts";
 import { koffi } from "../src/node/native-calls.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../src/store/updaters/optimizer-spec.ts";
 import type { KeyPlan, ModelTask } from "../src/worker/level-one/model-backend.ts";
@@ -26,7 +27,6 @@ import { median } from "./statistics.ts";
 const TURNS = 25;
 /** What prepares many small keys has to be compiled by then. */
 const WARM_UP_TURNS = 30;
-const FLOAT_BYTES = 4;
 const { values: options } = parseArgs({
   options: {
     devices: { type: "string", default: "4" },

@@ -12,13 +12,12 @@ import { once } from "node:events";
 import { isMainThread, parentPort, type Worker, workerData } from "node:worker_threads";
 import { attachDevice, createSharedModel, startDeviceThread } from "weighbridge/shared-model";
 import { Arena } from "../src/kernel/arena.ts";
-import { ElementType } from "../src/kernel/elements.ts";
+import { ElementType, FLOAT_BYTES } from "../src/kernel/elements.ts";
 import type { KernelMemory } from "../src/kernel/inlined-module.ts";
 import { quantile } from "./statistics.ts";
 
 const DEVICES = 4;
 const DEVICE_BYTES = 64 * 2 ** 20;
-const FLOAT_BYTES = 4;
 const SMALL_KEYS = 1000;
 const SMALL_FLOATS = 1024;
 

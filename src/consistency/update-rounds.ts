@@ -94,6 +94,11 @@ export class MemberClocks {
     return this.memberClocks.get(worker);
   }
 
+  /** Whether a read at this clock may be answered now, by the consistency that a parameter has then (W2). */
+  isFresh(clock: number, phases: ConsistencyPhases): boolean {
+    return this.admits(clock, (phases.constant ?? phases.at(clock)).staleness);
+  }
+
   /** StalenessController.W2. The reader need not be a member. */
   admits(clock: number, staleness: number): boolean {
     return this.clockMin >= clock - staleness;

@@ -3,7 +3,7 @@
 // counts once, however it is cut (consistency/push-counts.ts). Keys and values travel as the table says: u64 and f32 as
 // they are, or as its link carries them (spec/codecs.md), keys then ascending, perhaps only by the name of their list.
 
-import { KEY_BYTES } from "../keys/key-range.ts";
+import { KEY_BYTES } from "../kernel/elements.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import { type Contract, contract } from "./contract.ts";
 

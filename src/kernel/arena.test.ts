@@ -199,6 +199,16 @@ test("work that the reserve is too small for lies beyond the arena's size, and t
   arena.release(beyond, 64 * MIB);
 });
 
+test("bulk work lies beyond the arena's size while there is room, and then where other work does (Arena.A5)", () => {
+  const arena = new Arena({ bytesMax: 32 * MIB, reserve: true, beyondBytesMax: 2 * MIB });
+  const isBeyond = (address: number): boolean => arena.isInReserve(address);
+  const beyond = [arena.allocateBulk(MIB), arena.tryAllocateBulk(MIB / 2)];
+  assert.deepEqual(beyond.map(isBeyond), [true, true]);
+  assert.deepEqual([arena.allocateBulk(MIB), arena.tryAllocateBulk(MIB)].map(isBeyond), [false, false]);
+  assert.equal(arena.tryAllocateBulk(64 * MIB), 0);
+  assert.throws(() => arena.allocateBulk(64 * MIB), { code: "ARENA_FULL" });
+});
+
 test("an arena whose engine gives no address space beyond its size has its reserve all the same", () => {
   const real = WebAssembly.Memory;
   const refuse = function (this: unknown, descriptor: WebAssembly.MemoryDescriptor): WebAssembly.Memory {

@@ -141,11 +141,21 @@ export class Arena {
     return byteCount <= this.bytes.byteLength ? this.module.allocateWork(byteCount) >>> 0 : 0;
   }
 
-  /** Room beyond `bytesMax` (Arena.A5), for work as large as the state itself. 0 if there is none. */
+  /** Room beyond `bytesMax` (Arena.A5). 0 if there is none. */
   tryAllocateBeyond(byteCount: number): number {
     if (!(byteCount >= 1)) throw new AssertionError(`a span has at least 1 byte, not ${byteCount}`);
     const fits = this.module.reserveUsedBytes() + byteCount <= this.#beyondBytes;
     return fits ? this.module.allocateReserve(byteCount) >>> 0 : 0;
+  }
+
+  /** For work as large as the state itself: beyond `bytesMax` while there is room, then as `allocate` (Arena.A5). */
+  allocateBulk(byteCount: number): number {
+    return this.tryAllocateBeyond(byteCount) || this.allocate(byteCount);
+  }
+
+  /** As `allocateBulk`, but gives 0 when there is no room. */
+  tryAllocateBulk(byteCount: number): number {
+    return this.tryAllocateBeyond(byteCount) || this.tryAllocate(byteCount);
   }
 
   /** As `allocate`, for state (Arena.A4). */

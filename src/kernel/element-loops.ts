@@ -1,8 +1,8 @@
 // element-loops — adds, copies, minimizes and maximizes rows of any element type, element by element, in plain
 // TypeScript: f32 has kernels. And a caller's array, which lies in no kernel's arena, as bytes that travel, and back.
 
-import { type ElementType, elementTypeOf } from "./elements.ts";
-import { ELEMENT_NAMES, elementsAt, ROW_ELEMENTS, type RowArray, type RowElement, type RowSpans, WORD_BYTES } from "./row-element.ts";
+import { type ElementType, elementTypeOf, WORD_BYTES } from "./elements.ts";
+import { ELEMENT_NAMES, elementsAt, ROW_ELEMENTS, type RowArray, type RowElement, type RowSpans } from "./row-element.ts";
 
 type NumberElement = Exclude<RowElement, "i64">;
 

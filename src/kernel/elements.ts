@@ -1,5 +1,16 @@
-// elements — the number types of values and rows: their numbers on the wire, their sizes, their arrays. Not the
+// elements — the number types of keys, values and rows: their numbers on the wire, their sizes, their arrays. Not the
 // arithmetic on them (row-kernels.ts).
+
+/** A key is a u64, on the wire and in memory. */
+export const KEY_BYTES = 8;
+/** An f32. */
+export const FLOAT_BYTES = 4;
+/** An f64. */
+export const DOUBLE_BYTES = 8;
+/** What every row is made of, whatever its elements. */
+export const WORD_BYTES = 4;
+/** An index or an address in a list for kernels, a u32. */
+export const INDEX_BYTES = 4;
 
 /** The number of each type on the wire (spec/protocol.md, §9). */
 export const ElementType = { F32: 0, F64: 1, I8: 2, U8: 3, I16: 4, U16: 5, I32: 6, U32: 7, I64: 8, U64: 9 } as const;

@@ -4,10 +4,10 @@
 // Not a policy: the optimizer decides whether to refuse, skip or repair such a gradient.
 
 import type { Arena } from "./arena.ts";
+import { FLOAT_BYTES } from "./elements.ts";
 import { type OptimizerKernels, SimdOptimizerKernels } from "./optimizer-kernels.ts";
 import { floatsOf } from "./row-element.ts";
 
-const FLOAT_BYTES = 4;
 /** What fits the first two caches beside everything else. */
 const PIECE_FLOATS = 16_384;
 /** So few that a copy costs more than it saves. */

@@ -14,8 +14,10 @@
 //   Kernels.K4. All implementations give the same bits, NaN payloads excepted (WebAssembly leaves those open).
 //   Kernels.K5. No call keeps an address it was given: lists and values are the caller's again on return.
 
+import { KEY_BYTES } from "./elements.ts";
+
 /** Where a row's payload begins, counted from the row's address. */
-export const ROW_KEY_BYTES = 8;
+export const ROW_KEY_BYTES: number = KEY_BYTES;
 
 /** The longest list that one call of `listRows` writes. */
 export const LIST_ROWS_MAX = 2688;

@@ -3,9 +3,9 @@
 
 import { assert } from "../base/assert.ts";
 import { type Arena, stateFull } from "./arena.ts";
+import { KEY_BYTES } from "./elements.ts";
 import { DONE, KEY_MISSING, type Kernels, LIST_ROWS_MAX, NO_ROOM, ROW_KEY_BYTES, type Status, type TableOptions } from "./kernels.ts";
 
-const KEY_BYTES = 8;
 /** What a table's own address stands for: nothing is kept there. */
 const HEADER_BYTES = 64;
 

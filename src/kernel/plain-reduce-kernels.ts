@@ -2,9 +2,8 @@
 
 import { assert } from "../base/assert.ts";
 import type { Arena } from "./arena.ts";
-import { type ElementType, elementArrayOf } from "./elements.ts";
+import { type ElementType, elementArrayOf, WORD_BYTES } from "./elements.ts";
 import type { ReduceKernels } from "./reduce-kernels.ts";
-import { WORD_BYTES } from "./row-element.ts";
 
 export class PlainReduceKernels implements ReduceKernels {
   readonly #arena: Arena;

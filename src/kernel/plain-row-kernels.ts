@@ -2,12 +2,10 @@
 // tests.
 
 import type { Arena } from "./arena.ts";
-import { type ElementArray, type ElementType, elementArrayOf, elementBytesOf } from "./elements.ts";
+import { type ElementArray, type ElementType, elementArrayOf, elementBytesOf, KEY_BYTES } from "./elements.ts";
 import { DONE, type Kernels, ROW_KEY_BYTES } from "./kernels.ts";
 import { partOfKey } from "./plain-kernels.ts";
 import { type ElementKernels, FOREIGN_COUNT, NO_ROOM_COUNT, type RowKernels, VERSION_NONE } from "./row-kernels.ts";
-
-const KEY_BYTES = 8;
 
 export class PlainRowKernels implements RowKernels {
   readonly #arena: Arena;

@@ -5,7 +5,7 @@
 //   RowElement.E2. An element that is a float is f32 or f64. Initializers draw f32, which rows of f64 widen in place.
 
 import { assert } from "../base/assert.ts";
-import { ElementType, elementBytesOf } from "./elements.ts";
+import { ElementType, elementBytesOf, WORD_BYTES } from "./elements.ts";
 
 /** By their names: which array holds them. */
 export type RowArrays = { readonly f32: Float32Array; readonly f64: Float64Array; readonly i32: Int32Array; readonly i64: BigInt64Array };
@@ -39,7 +39,6 @@ export const ELEMENT_NAMES: readonly RowElement[] = Object.keys(ROW_ELEMENTS) as
 /** As a message names them: f32, f64, i32 and i64. */
 export const ELEMENT_LIST: string = ELEMENT_NAMES.join(", ").replace(/, (\w+)$/, " and $1");
 
-export const WORD_BYTES = 4;
 // RowElement.E1
 for (const name of ELEMENT_NAMES) assert(ROW_ELEMENTS[name].bytes % WORD_BYTES === 0, `${name} is whole words`);
 

@@ -1,8 +1,5 @@
 // key-range — half-open ranges of the 64-bit key space, and the even cut of it that ps-lite makes.
 
-/** A key is a u64, on the wire and in memory. */
-export const KEY_BYTES = 8;
-
 /** Keys from `begin` up to, not including, `end`; the last range ends at 2^64, so that every u64 is somebody's. */
 export type Range = { readonly begin: bigint; readonly end: bigint };
 

@@ -3,13 +3,12 @@
 
 import { checkOptions } from "../base/known-options.ts";
 import { Arena } from "../kernel/arena.ts";
+import { DOUBLE_BYTES, FLOAT_BYTES } from "../kernel/elements.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { QuantileTable } from "../kernel/normal-quantiles.ts";
 import { SimdKernels } from "../kernel/simd-kernels.ts";
 import { type LayerKernels, openLayerKernels } from "./layer-kernels.ts";
 
-const FLOAT_BYTES = 4;
-const DOUBLE_BYTES = 8;
 /** Address space only; networks for the examples are far smaller. */
 const BYTES_DEFAULT = 2 ** 30;
 

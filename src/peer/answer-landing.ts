@@ -1,7 +1,8 @@
 // answer-landing — assembles the answer to one call: in the caller's array, or in memory that grows as the answer
-// comes.
+// comes. A kv call has one for an answer of unknown length, and to count frames that it puts into several arrays itself
+// (worker/kv-frame.ts).
 //
-// Invariants (the kv calls keep the same ones; see worker/kv-landing.ts):
+// Invariants:
 //   AnswerLanding.L1. An answer lands in the caller's array only if it has exactly that length.
 //   AnswerLanding.L2. Frames of two answers are never mixed. When the call is sent again, the frames so far do not
 //       count, unless the server keeps its answers and repeats the same bytes.
@@ -20,7 +21,6 @@ const NO_BYTES = new Uint8Array(0);
 
 export class AnswerLanding {
   readonly #into: Uint8Array | undefined;
-  readonly #intoBytes: number;
   readonly #isKept: boolean;
   readonly #isTransient: boolean;
   #room: Uint8Array | undefined;
@@ -35,14 +35,8 @@ export class AnswerLanding {
    */
   constructor(into: Uint8Array | undefined, isKept: boolean, isTransient = false) {
     this.#into = into;
-    this.#intoBytes = into?.length ?? 0;
     this.#isKept = isKept;
     this.#isTransient = isTransient;
-  }
-
-  /** Whether the caller's array still has its length: one that was transferred or shrunk does not. */
-  get isIntact(): boolean {
-    return this.#into === undefined || this.#into.length === this.#intoBytes;
   }
 
   /** Where the payload of this frame belongs; undefined leaves it in the read buffer. */
@@ -73,7 +67,7 @@ export class AnswerLanding {
     if (room === undefined)
       throw new WeighbridgeError("BAD_FRAME", `a part of an answer begins at byte ${offset} of ${total}, far ahead of those before it`);
     if (payloadBytes <= IN_PLACE_BYTES_MAX) room.set(bytes.subarray(at, at + payloadBytes), offset);
-    return this.#isComplete(total, offset, payloadBytes, sendCount) ? room : undefined;
+    return this.isLast(header, sendCount) ? room : undefined;
   }
 
   /** AnswerLanding.L4 */
@@ -81,8 +75,11 @@ export class AnswerLanding {
     return this.#isTransient && payloadBytes === total && payloadBytes <= COPY_BYTES_MAX;
   }
 
-  /** AnswerLanding.L2 */
-  #isComplete(total: number, offset: number, payloadBytes: number, sendCount: number): boolean {
+  /** Counts a frame, once; true when all have come (AnswerLanding.L2). `sendCount`: how often the call has left. */
+  isLast(header: FrameHeader, sendCount: number): boolean {
+    const { payloadBytes } = header;
+    const total = totalBytesOf(header);
+    const offset = offsetBytesOf(header);
     if (payloadBytes === total) return true;
     if (this.#total !== total || (this.#sendCount !== sendCount && !this.#isKept)) {
       this.#total = total;

@@ -39,8 +39,7 @@ export async function callFunction<Q extends Fields, R extends Fields>(
     },
   });
   const byteCount = calls.reduce((sum, call) => sum + call.byteCount, 0);
-  if (!channel.admits(calls.length))
-    throw new WeighbridgeError("QUEUE_FULL", `too many calls to ${channel.name} wait already`, { retryable: true });
+  channel.checkRoom(calls.length);
   if (window?.admits(byteCount) === false) {
     const message = `${channel.name} has not answered ${window.describe()}; ${fn.name} has ${byteCount} more`;
     throw new WeighbridgeError("QUEUE_FULL", message, { retryable: true });

@@ -135,6 +135,13 @@ export class Channel {
     return this.room >= callCount || this.#writer.queuedCount <= this.#host.limits.queuedMax / 2;
   }
 
+  /** Throws QUEUE_FULL unless it admits so many calls; `advice` ends the message. */
+  checkRoom(callCount: number, advice = ""): void {
+    if (this.admits(callCount)) return;
+    const message = `${this.#writer.queuedCount} calls to ${this.name} wait already, and ${callCount} more do not fit${advice}`;
+    throw new WeighbridgeError("QUEUE_FULL", message, { retryable: true });
+  }
+
   /** Calls `ready` once half of the queue is free again. */
   whenRoom(ready: () => void): void {
     this.#writer.whenRoom(ready);
@@ -150,9 +157,7 @@ export class Channel {
       this.#host.clock.soon(() => call.failed(error));
       return;
     }
-    if (!isAdmitted && this.room <= 0) {
-      throw new WeighbridgeError("QUEUE_FULL", `${this.#writer.queuedCount} calls to ${this.name} wait already`, { retryable: true });
-    }
+    if (!isAdmitted) this.checkRoom(1);
     this.#writer.send(call);
   }
 

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { WeighbridgeError } from "../base/errors.ts";
-import { KEY_BYTES } from "../keys/key-range.ts";
+import { KEY_BYTES } from "../kernel/elements.ts";
 import { FrameHeader, Kind } from "../wire/frame.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { KvFlag } from "../wire/kv-message.ts";

@@ -10,8 +10,7 @@
 //   ClientRequests.A3. A response that matches no open request is dropped.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import { elementArrayOf } from "../kernel/elements.ts";
-import { KEY_BYTES } from "../keys/key-range.ts";
+import { elementArrayOf, KEY_BYTES } from "../kernel/elements.ts";
 import { decodeFailure, type Failure } from "../wire/failure.ts";
 import { type FrameHeader, Kind } from "../wire/frame.ts";
 import { FunctionFlag, FunctionId } from "../wire/function-id.ts";

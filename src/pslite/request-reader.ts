@@ -3,12 +3,13 @@
 // values are kept until those arrive, and with PS_RESEND until the message is complete: one that broke off and is
 // resent must not have been applied in part.
 
+import { assert } from "../base/assert.ts";
 import { joinBytes } from "../base/bytes.ts";
 import { badRequest, WeighbridgeError } from "../base/errors.ts";
-import { KEY_BYTES } from "../keys/key-range.ts";
-import { APP_CUT, BLOCK_BYTES, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
-import { dtypeBits, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, problemWithLens } from "../wire/kv-message.ts";
-import { variableSpans } from "../wire/kv-spans.ts";
+import { KEY_BYTES } from "../kernel/elements.ts";
+import { APP_CUT, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
+import { dtypeBits, KvFlag, keysPerFrame, LEN_BYTES, problemWithLens } from "../wire/kv-message.ts";
+import { type KvSpan, UniformCut, variableSpans } from "../wire/kv-spans.ts";
 import { BODY_BYTES_MAX, bodyTooLong } from "../wire/simple-frame.ts";
 import type { Conversation } from "./conversation.ts";
 import { COPY_BYTES_MAX } from "./message-batch.ts";
@@ -39,10 +40,10 @@ export class RequestReader implements PartSink {
   #known: KnownList | undefined;
   /** With lens: the values. */
   #values: Uint8Array = new Uint8Array(0);
-  /** Values per key, and how much of them the next frame begins with. */
+  /** Of a push with equally many values for each key: how many, its frames unless it is small, and the next of them. */
   #width = 0;
-  #key = 0;
-  #offset = 0;
+  #cut: UniformCut | undefined;
+  #next = 0;
   #frameIndex = 0;
 
   constructor(conversation: Conversation, lists: PulledLists) {
@@ -54,8 +55,8 @@ export class RequestReader implements PartSink {
     this.#served = served;
     this.#hasLens = hasLens;
     this.#keyCount = 0;
-    this.#key = 0;
-    this.#offset = 0;
+    this.#cut = undefined;
+    this.#next = 0;
     this.#frameIndex = 0;
     return this;
   }
@@ -90,14 +91,13 @@ export class RequestReader implements PartSink {
   }
 
   view(aheadBytes: number): Uint8Array {
-    const isLastFrame = this.#key >= this.#keyCount;
-    return this.#conversation.payload.view(isLastFrame ? aheadBytes : 0);
+    return this.#conversation.payload.view(this.#hasNext ? 0 : aheadBytes);
   }
 
   streamed(byteCount: number): void {
     const served = this.#served;
     if (!this.#conversation.payload.received(byteCount) || served === undefined) return;
-    if (this.#key < this.#keyCount) this.#nextFrame(served);
+    if (this.#hasNext) this.#nextFrame(served);
     else if (this.#isLastPart) this.#served = undefined;
   }
 
@@ -133,6 +133,16 @@ export class RequestReader implements PartSink {
     return header;
   }
 
+  /** The header of the frame that carries this span. */
+  #spanHeader(served: ServedRequest, { keyFrom, keyTo, width, pieceOffset }: KvSpan, flags: number, isLast: boolean): FrameHeader {
+    const isPiece = pieceOffset >= 0;
+    const header = this.#requestHeader(served, flags | (isPiece ? KvFlag.PIECE : 0), isLast);
+    header.arg0 = keyTo - keyFrom;
+    header.arg1 = width;
+    header.arg2 = isPiece ? pieceOffset : 0;
+    return header;
+  }
+
   #pull(served: ServedRequest): void {
     const known = this.#known;
     if (known === undefined || (known.width === 1 && this.#keyCount > keysPerFrame(served.elementBytes))) this.pullUnknown(served);
@@ -159,22 +169,13 @@ export class RequestReader implements PartSink {
   /** As a worker of ours would pull: the lengths of the values are known. */
   #pullKnown(served: ServedRequest, { width, lens }: KnownList): void {
     const { keyCount, keys, elementBytes } = served;
-    const valueBytes = width * elementBytes;
-    const isLong = valueBytes >= LARGE_VALUE_BYTES;
-    const blockValues = isLong ? BLOCK_BYTES / elementBytes : width;
-    const frameKeys = isLong ? 1 : keysPerFrame(valueBytes);
-    const frameCount = isLong ? keyCount * Math.ceil(width / blockValues) : Math.ceil(keyCount / frameKeys);
-    served.open(frameCount);
-    served.guess(lens, keyCount * valueBytes);
-    for (let from = 0; from < keyCount; from += frameKeys) {
-      const to = Math.min(keyCount, from + frameKeys);
-      for (let offset = 0; offset < width; offset += blockValues) {
-        const header = this.#requestHeader(served, isLong ? KvFlag.PIECE : 0, this.#frameIndex === frameCount - 1);
-        header.arg0 = to - from;
-        header.arg1 = width;
-        header.arg2 = offset;
-        this.#conversation.payload.deliverCopy(header, keys.subarray(from * KEY_BYTES, to * KEY_BYTES));
-      }
+    const cut = new UniformCut(width, elementBytes, { keyFrom: 0, keyTo: keyCount, valueFrom: 0 });
+    served.open(cut.frameCount);
+    served.guess(lens, keyCount * width * elementBytes);
+    for (let i = 0; i < cut.frameCount; i++) {
+      const span = cut.span(i);
+      const header = this.#spanHeader(served, span, 0, i === cut.frameCount - 1);
+      this.#conversation.payload.deliverCopy(header, keysOf(keys, span));
     }
   }
 
@@ -182,11 +183,13 @@ export class RequestReader implements PartSink {
 
   #planPush(served: ServedRequest, width: number, byteCount: number): PartFate {
     this.#width = width;
-    const valueBytes = width * served.elementBytes;
-    const isLong = valueBytes >= LARGE_VALUE_BYTES;
-    const frameCount = isLong ? this.#keyCount * Math.ceil(valueBytes / BLOCK_BYTES) : Math.ceil(this.#keyCount / keysPerFrame(valueBytes));
-    served.open(frameCount);
-    if (this.#isSmall(byteCount) || this.#conversation.host.resender !== undefined) return "whole";
+    if (this.#isSmall(byteCount)) {
+      served.open(1);
+      return "whole";
+    }
+    this.#cut = new UniformCut(width, served.elementBytes, { keyFrom: 0, keyTo: this.#keyCount, valueFrom: 0 });
+    served.open(this.#cut.frameCount);
+    if (this.#conversation.host.resender !== undefined) return "whole";
     this.#nextFrame(served);
     return "stream";
   }
@@ -204,44 +207,31 @@ export class RequestReader implements PartSink {
 
   /** All values have arrived: delivers the frames with copies of them. */
   #pushKept(served: ServedRequest, bytes: Uint8Array, at: number): void {
-    for (let from = at; this.#key < this.#keyCount; ) {
-      const keysAt = this.#key * KEY_BYTES;
-      const header = this.#nextHeader(served);
-      const keys = this.#keys.subarray(keysAt, keysAt + header.arg0 * KEY_BYTES);
-      const to = from + header.payloadBytes - keys.length;
-      this.#conversation.payload.deliverCopy(header, keys, bytes, from, to - from);
-      from = to;
+    const { elementBytes } = served;
+    while (this.#hasNext) {
+      const span = this.#nextSpan();
+      const header = this.#spanHeader(served, span, 0, !this.#hasNext);
+      const byteCount = (span.valueTo - span.valueFrom) * elementBytes;
+      this.#conversation.payload.deliverCopy(header, keysOf(this.#keys, span), bytes, at + span.valueFrom * elementBytes, byteCount);
     }
+  }
+
+  get #hasNext(): boolean {
+    return this.#cut !== undefined && this.#next < this.#cut.frameCount;
+  }
+
+  #nextSpan(): KvSpan {
+    assert(this.#cut !== undefined, "the push is cut");
+    return this.#cut.span(this.#next++);
   }
 
   /** Opens the next frame. */
   #nextFrame(served: ServedRequest): void {
-    const keysAt = this.#key * KEY_BYTES;
-    const header = this.#nextHeader(served);
-    this.#conversation.payload.begin(header, this.#keys.subarray(keysAt, keysAt + header.arg0 * KEY_BYTES));
-  }
-
-  /** The header of the next frame: a block of a long value, or as many keys as fit one. */
-  #nextHeader(served: ServedRequest): FrameHeader {
-    const valueBytes = this.#width * served.elementBytes;
-    const isLong = valueBytes >= LARGE_VALUE_BYTES;
-    const key = this.#key;
-    const offsetBytes = this.#offset;
-    const frameBytes = isLong ? Math.min(BLOCK_BYTES, valueBytes - offsetBytes) : 0;
-    const keyTo = isLong ? key + 1 : Math.min(this.#keyCount, key + keysPerFrame(valueBytes));
-    const isLast = keyTo === this.#keyCount && offsetBytes + frameBytes >= (isLong ? valueBytes : 0);
-    const header = this.#requestHeader(served, isLong ? KvFlag.PIECE : 0, isLast);
-    const keyBytes = (keyTo - key) * KEY_BYTES;
-    header.arg0 = keyTo - key;
-    header.arg1 = this.#width;
-    header.arg2 = offsetBytes / served.elementBytes;
-    header.payloadBytes = keyBytes + (isLong ? frameBytes : (keyTo - key) * valueBytes);
-    this.#offset = offsetBytes + frameBytes;
-    if (this.#offset >= valueBytes || !isLong) {
-      this.#key = keyTo;
-      this.#offset = 0;
-    }
-    return header;
+    const span = this.#nextSpan();
+    const header = this.#spanHeader(served, span, 0, !this.#hasNext);
+    const keys = keysOf(this.#keys, span);
+    header.payloadBytes = keys.length + (span.valueTo - span.valueFrom) * served.elementBytes;
+    this.#conversation.payload.begin(header, keys);
   }
 
   // Pushes with lens.
@@ -257,19 +247,21 @@ export class RequestReader implements PartSink {
     served.lens = lensBytes;
     const spans = variableSpans(lens, served.elementBytes, { keyFrom: 0, keyTo: lens.length, valueFrom: 0 });
     served.open(spans.length);
-    for (const [i, { keyFrom, keyTo, valueFrom, valueTo, width, pieceOffset }] of spans.entries()) {
+    for (const [i, span] of spans.entries()) {
+      const { keyFrom, keyTo, valueFrom, valueTo, pieceOffset } = span;
       const isPiece = pieceOffset >= 0;
-      const header = this.#requestHeader(served, KvFlag.VARIABLE | (isPiece ? KvFlag.PIECE : KvFlag.LENS), i === spans.length - 1);
-      header.arg0 = keyTo - keyFrom;
-      header.arg1 = width;
-      header.arg2 = isPiece ? pieceOffset : 0;
-      const keys = this.#keys.subarray(keyFrom * KEY_BYTES, keyTo * KEY_BYTES);
+      const header = this.#spanHeader(served, span, KvFlag.VARIABLE | (isPiece ? 0 : KvFlag.LENS), i === spans.length - 1);
+      const keys = keysOf(this.#keys, span);
       const values = this.#values.subarray(valueFrom * served.elementBytes, valueTo * served.elementBytes);
       const own = isPiece ? [] : [lensBytes.subarray(keyFrom * LEN_BYTES, keyTo * LEN_BYTES)];
       this.#conversation.payload.deliverCopy(header, joinBytes([keys, values, ...own]));
     }
     this.#values = new Uint8Array(0);
   }
+}
+
+function keysOf(keys: Uint8Array, { keyFrom, keyTo }: KvSpan): Uint8Array {
+  return keys.subarray(keyFrom * KEY_BYTES, keyTo * KEY_BYTES);
 }
 
 /** Memory that was allocated for this part alone is kept without a copy. */

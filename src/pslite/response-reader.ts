@@ -9,7 +9,7 @@
 //       break off, and arrive once more.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import { KEY_BYTES } from "../keys/key-range.ts";
+import { KEY_BYTES } from "../kernel/elements.ts";
 import { BLOCK_BYTES, type FrameHeader, Kind, PAYLOAD_BYTES_MAX, setExtent } from "../wire/frame.ts";
 import { KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
 import type { Conversation } from "./conversation.ts";

@@ -21,8 +21,9 @@
 
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
+import { KEY_BYTES } from "../kernel/elements.ts";
 import { type OwnershipKernels, simdOwnershipKernels } from "../kernel/partition-kernels.ts";
-import { evenRanges, KEY_BYTES } from "../keys/key-range.ts";
+import { evenRanges } from "../keys/key-range.ts";
 import { PART_BITS, PART_COUNT, type Placement, partOf } from "../keys/placement.ts";
 import { Placements } from "../keys/placement-of.ts";
 import { APP_CUT } from "../wire/frame.ts";

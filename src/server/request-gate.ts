@@ -19,7 +19,7 @@
 import type { ClockEntry, VectorClock } from "../consistency/vector-clock.ts";
 import { KV_CONTRACTS } from "../contracts/kv.ts";
 import type { Arena } from "../kernel/arena.ts";
-import { KEY_BYTES } from "../keys/key-range.ts";
+import { KEY_BYTES } from "../kernel/elements.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import { INLINE_BYTES_MAX } from "../peer/frame-batch.ts";
 import { unstampedError } from "../peer/function-host.ts";

@@ -2,7 +2,6 @@
 // each incarnation of a worker. Users' handlers see less of it (contracts/function-context.ts). And a contract with
 // this server's handler of it.
 
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { WorkerIncarnation } from "../consistency/worker-incarnations.ts";
 import type { Contract } from "../contracts/contract.ts";
 import type { FunctionContext, TableRow, TensorBlock } from "../contracts/function-context.ts";
@@ -103,24 +102,4 @@ export function serve<Q extends Fields, R extends Fields>(
   options: ServingOptions<ServerContext, Q, R>,
 ): ServedFunction {
   return servedFunction(contract, options);
-}
-
-/**
- * The answer of an update that counts already. Any failure to read it is ANSWER_LOST: after another error the sender
- * would take the update for a refused one, and apply it twice.
- */
-export function answerOfApplied<T>(read: () => T | Promise<T>): T | Promise<T> {
-  try {
-    const answer = read();
-    return answer instanceof Promise ? answer.catch(answerLost) : answer;
-  } catch (thrown) {
-    return answerLost(thrown);
-  }
-}
-
-function answerLost(thrown: unknown): never {
-  if (isWeighbridgeError(thrown, "ANSWER_LOST")) throw thrown;
-  throw new WeighbridgeError("ANSWER_LOST", `it was applied, but what it is to answer cannot be read: ${reasonOf(thrown)}`, {
-    cause: thrown,
-  });
 }

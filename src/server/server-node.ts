@@ -124,7 +124,7 @@ export class ServerNode extends MemberNode {
     const onLeft = (error: WeighbridgeError): void => checkpoints.left(error);
     const journal = this.server.replica && exchangeLogOf(this.server.replica.log);
     this.exchange = new PartsExchange({ ownership, parameters, groups, departure, clock, log, node: this, onLeft, journal });
-    if (this.server.replica !== undefined) this.server.replica.exchange = this.exchange;
+    if (this.server.replica !== undefined) this.server.replica.repeater.exchange = this.exchange;
     checkpoints.beforeCut = () => departure.dropAll(); // PartsDeparture.D3
     ownership.onChange(() => this.#catchUp());
     this.server.serve(this.peer);
@@ -198,7 +198,7 @@ export class ServerNode extends MemberNode {
 
   /** What the disk of a durable server has, it claims from the scheduler. */
   #claimOf({ memory }: Membership): ResumeClaim | undefined {
-    const { identity } = this.server.replica ?? {};
+    const identity = this.server.replica?.repeater.identity;
     return identity && { ...identity, passed: [], ...memory.claim(), isStored: true };
   }
 

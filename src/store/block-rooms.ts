@@ -7,11 +7,10 @@
 
 import { isWeighbridgeError } from "../base/errors.ts";
 import { type Arena, stateFull } from "../kernel/arena.ts";
+import { FLOAT_BYTES, WORD_BYTES } from "../kernel/elements.ts";
 import type { TensorShape } from "./tensor-shape.ts";
 import type { ParameterUpdater } from "./updaters/parameter-updater.ts";
 
-const FLOAT_BYTES = 4;
-const WORD_BYTES = 4;
 /** Blocks of 2 TiB of values: more than the servers of any job have, and few enough to scan. */
 const BLOCKS_LOOKED_AT_MAX = 2 ** 22;
 

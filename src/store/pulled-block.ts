@@ -6,10 +6,9 @@
 //   PulledBlock.M2. A pull never fails for lack of memory here: its worker then counts as having just pulled.
 
 import type { Arena } from "../kernel/arena.ts";
+import { FLOAT_BYTES } from "../kernel/elements.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { Span } from "./block-span.ts";
-
-const FLOAT_BYTES = 4;
 
 /** Addresses of a block: its values, and those that a worker without a pull counts as having seen. */
 type Seen = { readonly values: number; readonly began: number; readonly byteCount: number };

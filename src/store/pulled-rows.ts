@@ -12,12 +12,11 @@
 import { bytesOf } from "../base/bytes.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
+import { WORD_BYTES } from "../kernel/elements.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
 import { TableParts } from "./table-parts.ts";
 import type { RowImages } from "./table-requests.ts";
-
-const WORD_BYTES = 4;
 
 type PulledRowsOptions = {
   readonly arena: Arena;

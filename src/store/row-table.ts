@@ -9,14 +9,13 @@ import { assert } from "../base/assert.ts";
 import { bytesOf } from "../base/bytes.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { type Arena, stateFull } from "../kernel/arena.ts";
+import { KEY_BYTES, WORD_BYTES } from "../kernel/elements.ts";
 import { type Kernels, ROW_KEY_BYTES } from "../kernel/kernels.ts";
 import { NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
 import { PART_BITS } from "../keys/part.ts";
 import { TableFreeze, type TakenColumn } from "./table-freeze.ts";
 import { TableParts } from "./table-parts.ts";
 import type { RowColumns, RowImages } from "./table-requests.ts";
-
-const WORD_BYTES = 4;
 
 /** What tables are made of. */
 export type RowTableHost = { readonly arena: Arena; readonly kernels: Kernels; readonly rowKernels: RowKernels };
@@ -103,7 +102,7 @@ export class RowTable {
     const { arena, rowKernels } = this.#host;
     this.frozen?.preserve(keys, keyCount);
     const listBytes = keyCount * WORD_BYTES;
-    const list = arena.tryAllocateBeyond(listBytes) || arena.allocate(listBytes); // no holes among the rows
+    const list = arena.allocateBulk(listBytes); // no holes among the rows
     try {
       while (rowKernels.insertValues(this.address, keys, keyCount, list, 0) === NO_ROOM_COUNT) {
         if (!arena.onFull("state", keyCount * this.payloadBytes)) throw stateFull(arena, `${keyCount} rows that were saved`);
@@ -146,7 +145,6 @@ function randomSecret(): bigint {
   return crypto.getRandomValues(new BigUint64Array(1))[0]!;
 }
 
-const KEY_BYTES = 8;
 /** Rows of one chunk: a small share of a second-level cache, next to gradients or results. */
 const CHUNK_BYTES = 73_728;
 /** The kernels probe this many keys together. */

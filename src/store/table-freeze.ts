@@ -20,11 +20,10 @@
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
+import { KEY_BYTES, WORD_BYTES } from "../kernel/elements.ts";
 import { CURSOR_BYTES, type Kernels, LIST_ROWS_MAX, ROW_KEY_BYTES } from "../kernel/kernels.ts";
 import { NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
 
-const KEY_BYTES = 8;
-const WORD_BYTES = 4;
 const PRESENT = 1;
 const ABSENT = 2;
 

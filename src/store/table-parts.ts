@@ -6,12 +6,10 @@
 //       few thousand rows at most.
 
 import type { Arena } from "../kernel/arena.ts";
+import { KEY_BYTES, WORD_BYTES } from "../kernel/elements.ts";
 import { CURSOR_BYTES, type Kernels, LIST_ROWS_MAX, ROW_KEY_BYTES } from "../kernel/kernels.ts";
 import type { RowKernels } from "../kernel/row-kernels.ts";
 import type { RowImages } from "./table-requests.ts";
-
-const KEY_BYTES = 8;
-const WORD_BYTES = 4;
 
 type TablePartsOptions = {
   readonly arena: Arena;

@@ -5,6 +5,7 @@ import { assert } from "../base/assert.ts";
 import { badArgument } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import type { Arena } from "../kernel/arena.ts";
+import { FLOAT_BYTES, WORD_BYTES } from "../kernel/elements.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import type { RowKernels } from "../kernel/row-kernels.ts";
 import { type PulledImages, PulledRows } from "./pulled-rows.ts";
@@ -13,9 +14,6 @@ import type { TableFreeze, TakenColumn } from "./table-freeze.ts";
 import type { TableParts } from "./table-parts.ts";
 import type { RowColumns, RowImages, TableRestore } from "./table-requests.ts";
 import type { RowUpdater } from "./updaters/parameter-updater.ts";
-
-const FLOAT_BYTES = 4;
-const WORD_BYTES = 4;
 
 /** The widest row. */
 const VALUE_BYTES_MAX = 512 * 1024;

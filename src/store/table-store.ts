@@ -18,6 +18,7 @@
 
 import { AssertionError, assert } from "../base/assert.ts";
 import { arenaFull, stateFull } from "../kernel/arena.ts";
+import { KEY_BYTES, WORD_BYTES } from "../kernel/elements.ts";
 import { ROW_KEY_BYTES } from "../kernel/kernels.ts";
 import { FOREIGN_COUNT, NO_ROOM_COUNT } from "../kernel/row-kernels.ts";
 import type { KeyList, TablePull, TableSync, TableUpdate } from "./table-requests.ts";
@@ -25,8 +26,6 @@ import { TableState, type TableStateOptions } from "./table-state.ts";
 import type { RowInitializer } from "./updaters/parameter-updater.ts";
 import { type Trial, triedRow } from "./updaters/trial.ts";
 
-const KEY_BYTES = 8;
-const WORD_BYTES = 4;
 const WORD_MAX = 0xffff_ffff;
 
 export class TableStore extends TableState {

@@ -4,6 +4,7 @@
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Arena } from "../kernel/arena.ts";
+import { FLOAT_BYTES } from "../kernel/elements.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { type BlockRoom, BlockRooms } from "./block-rooms.ts";
 import { type Block, type BlockImage, type BlockSnapshot, type OpenBlock, Span } from "./block-span.ts";
@@ -12,8 +13,6 @@ import { PartBlocks } from "./part-blocks.ts";
 import { PulledBlock } from "./pulled-block.ts";
 import type { TensorShape } from "./tensor-shape.ts";
 import type { ParameterUpdater } from "./updaters/parameter-updater.ts";
-
-const FLOAT_BYTES = 4;
 
 type TensorBlocksOptions = {
   readonly arena: Arena;

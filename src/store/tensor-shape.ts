@@ -5,9 +5,9 @@
 //                 false, and it can be pushed and pulled whole, not row by row.
 
 import { badArgument } from "../base/errors.ts";
+import { FLOAT_BYTES } from "../kernel/elements.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 
-const FLOAT_BYTES = 4;
 const BLOCK_FLOATS = BLOCK_BYTES / FLOAT_BYTES;
 const CODED_WIDTH = 128;
 const CODED_WIDTH_MIN = 8;

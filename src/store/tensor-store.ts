@@ -20,12 +20,11 @@
 
 import { AssertionError } from "../base/assert.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
+import { FLOAT_BYTES } from "../kernel/elements.ts";
 import { type Block, type BlockSnapshot, type RowMarks, runsOf, Span, type ValuesHold } from "./block-span.ts";
 import { TensorBlocks } from "./tensor-blocks.ts";
 import { type Trial, triedRun } from "./updaters/trial.ts";
 import type { UpdateStep } from "./updaters/updater.ts";
-
-const FLOAT_BYTES = 4;
 
 /** A gradient, and how it is applied. */
 export type BlockUpdate = Omit<UpdateStep, "step" | "rowSteps"> & {

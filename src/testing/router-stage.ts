@@ -199,11 +199,13 @@ export class RouterStage {
 
   #channel(rank: number): Channel {
     const queue = this.#queues[rank] as Call[];
+    const admits = (count: number): boolean => queue.length + count <= this.queuedMax || queue.length <= this.queuedMax / 2;
     const channel = {
       incarnation: INCARNATION,
       since: INCARNATION,
       name: `server ${rank}`,
-      admits: (count: number): boolean => queue.length + count <= this.queuedMax || queue.length <= this.queuedMax / 2,
+      admits,
+      checkRoom: (count: number): void => assert(admits(count), "kv requests fill no queue here"),
       send: (call: Call): void => void queue.push(call),
       whenRoom: (ready: () => void): void => void this.#waiters.push(ready),
       failCalls: (error: WeighbridgeError): void => {

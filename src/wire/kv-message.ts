@@ -13,7 +13,7 @@
 
 import { badRequest, type WeighbridgeError } from "../base/errors.ts";
 import type { ElementArray } from "../kernel/elements.ts";
-import { KEY_BYTES } from "../keys/key-range.ts";
+import { KEY_BYTES } from "../kernel/elements.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader } from "./frame.ts";
 
 export const KvFlag = {

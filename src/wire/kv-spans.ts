@@ -1,9 +1,9 @@
-// kv-spans — spreads keys with lengths of their own over the frames of a request (spec/protocol.md, K8, K9): grouped up
-// to a block; a long value goes alone, in pieces.
+// kv-spans — spreads keys and their values over the frames of a request (spec/protocol.md, K8, K9): grouped up to a
+// block; a long value goes alone, in pieces.
 
-import { KEY_BYTES } from "../keys/key-range.ts";
+import { KEY_BYTES } from "../kernel/elements.ts";
 import { BLOCK_BYTES } from "./frame.ts";
-import { LARGE_VALUE_BYTES, LEN_BYTES } from "./kv-message.ts";
+import { keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES } from "./kv-message.ts";
 
 /** A run of a request's keys and their values, for one server. */
 export type KvPart = {
@@ -26,11 +26,68 @@ export type KvSpan = KvPart & {
   isLast: boolean;
 };
 
+/** A run of keys and where its values begin. */
+type KvRun = Omit<KvPart, "valueTo">;
+
+/** How keys with equally many values are cut. Spans are made one by one: a peer may announce more than ever comes. */
+export class UniformCut {
+  readonly frameCount: number;
+  readonly #run: KvRun;
+  readonly #width: number;
+  /** Of a long value, which goes alone: the values of a piece, and its pieces; 0 otherwise. */
+  readonly #pieceValues: number;
+  readonly #pieceCount: number;
+  readonly #frameKeys: number;
+
+  /** `width`: values per key. */
+  constructor(width: number, elementBytes: number, run: KvRun) {
+    const keyCount = run.keyTo - run.keyFrom;
+    const valueBytes = width * elementBytes;
+    const isLong = valueBytes >= LARGE_VALUE_BYTES;
+    this.#run = run;
+    this.#width = width;
+    this.#pieceValues = isLong ? BLOCK_BYTES / elementBytes : 0;
+    this.#pieceCount = isLong ? Math.ceil(width / this.#pieceValues) : 0;
+    this.#frameKeys = keysPerFrame(valueBytes);
+    this.frameCount = isLong ? keyCount * this.#pieceCount : Math.ceil(keyCount / this.#frameKeys);
+  }
+
+  /** What frame `index` carries, not marked as the last. */
+  span(index: number): KvSpan {
+    return this.#pieceCount > 0 ? this.#piece(index) : this.#group(index);
+  }
+
+  #group(index: number): KvSpan {
+    const { keyFrom: first, keyTo: end, valueFrom: firstValue } = this.#run;
+    const width = this.#width;
+    const keyFrom = first + index * this.#frameKeys;
+    const keyTo = Math.min(end, keyFrom + this.#frameKeys);
+    const valueFrom = firstValue + (keyFrom - first) * width;
+    return { keyFrom, keyTo, valueFrom, valueTo: valueFrom + (keyTo - keyFrom) * width, width, pieceOffset: -1, isLast: false };
+  }
+
+  #piece(index: number): KvSpan {
+    const width = this.#width;
+    const keyIndex = Math.floor(index / this.#pieceCount);
+    const pieceOffset = (index - keyIndex * this.#pieceCount) * this.#pieceValues;
+    const keyFrom = this.#run.keyFrom + keyIndex;
+    const value = this.#run.valueFrom + keyIndex * width;
+    const valueTo = value + Math.min(width, pieceOffset + this.#pieceValues);
+    return { keyFrom, keyTo: keyFrom + 1, valueFrom: value + pieceOffset, valueTo, width, pieceOffset, isLast: false };
+  }
+}
+
+/** The frames of this run, in order, of keys with `width` values each. No frame is marked as the last. */
+export function uniformSpans(width: number, elementBytes: number, run: KvRun): KvSpan[] {
+  const cut = new UniformCut(width, elementBytes, run);
+  return Array.from({ length: cut.frameCount }, (_, i) => cut.span(i));
+}
+
 /**
  * The frames of this part, in order; `lens` holds the length of every key of the request. No frame is marked as the
  * last.
  */
-export function variableSpans(lens: Int32Array, elementBytes: number, part: Omit<KvPart, "valueTo">): KvSpan[] {
+export function variableSpans(lens: Int32Array, elementBytes: number, part: KvRun): KvSpan[] {
   const spans: KvSpan[] = [];
   let { keyFrom, valueFrom } = part;
   let value = valueFrom;
@@ -47,7 +104,7 @@ export function variableSpans(lens: Int32Array, elementBytes: number, part: Omit
       valueFrom = value;
     }
     if (isLong) {
-      addPieces(spans, { key, valueFrom: value, width: length, elementBytes });
+      spans.push(...uniformSpans(length, elementBytes, { keyFrom: key, keyTo: key + 1, valueFrom: value }));
       keyFrom = key + 1;
       valueFrom = value + length;
     }
@@ -55,16 +112,4 @@ export function variableSpans(lens: Int32Array, elementBytes: number, part: Omit
   }
   close(part.keyTo);
   return spans;
-}
-
-/** The pieces of one long value, a block each. */
-export function addPieces(
-  spans: KvSpan[],
-  { key, valueFrom, width, elementBytes }: { key: number; valueFrom: number; width: number; elementBytes: number },
-): void {
-  const blockValues = BLOCK_BYTES / elementBytes;
-  for (let offset = 0; offset < width; offset += blockValues) {
-    const valueTo = valueFrom + Math.min(width, offset + blockValues);
-    spans.push({ keyFrom: key, keyTo: key + 1, valueFrom: valueFrom + offset, valueTo, width, pieceOffset: offset, isLast: false });
-  }
 }

@@ -2,8 +2,7 @@
 // back together once no call is open.
 
 import type { Arena } from "../kernel/arena.ts";
-
-const FLOAT_BYTES = 4;
+import { FLOAT_BYTES } from "../kernel/elements.ts";
 
 export class ArenaSpans {
   readonly #arena: Arena;

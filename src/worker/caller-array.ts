@@ -1,6 +1,7 @@
-// caller-array — whether a caller's array is still there when a call wants to write to it, or read from it, later than
-// in the turn in which it was given. An array whose memory was transferred away, or whose resizable buffer has shrunk,
-// is shorter than it was. What frames refer to is looked at where they are sent (Call.K3).
+// caller-array — whether a caller's array has the length that a call needs, and whether it is still there when the call
+// wants to write to it, or read from it, later than in the turn in which it was given. An array whose memory was
+// transferred away, or whose resizable buffer has shrunk, is shorter than it was. What frames refer to is looked at
+// where they are sent (Call.K3).
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { detachedError } from "../peer/call.ts";
@@ -28,4 +29,18 @@ export class CallerArray {
 /** BUFFER_DETACHED: an array of a call has shrunk. `isUpdate`: whether the call has changed something by now. */
 export function lostArray(name: string, isUpdate: boolean): WeighbridgeError {
   return new WeighbridgeError("BUFFER_DETACHED", `${name}: ${detachedError({ isUpdate, sendCount: 1 }).message}`);
+}
+
+type ArrayLength = {
+  readonly length: number;
+  /** How many elements were expected: in all, or for each key. */
+  readonly width: number;
+  readonly keyCount?: number | undefined;
+};
+
+/** VALUE_LENGTH: `what` that a caller gave to a call of `name` has another length. */
+export function wrongLength(name: string, what: string, { length, width, keyCount }: ArrayLength): WeighbridgeError {
+  const each = keyCount === undefined ? "" : `, ${width} for each of ${keyCount} keys`;
+  const expected = width * (keyCount ?? 1);
+  return new WeighbridgeError("VALUE_LENGTH", `${name}: ${expected} elements are wanted for ${what}${each}, not ${length}`);
 }

@@ -20,6 +20,7 @@ import { checkOptions } from "../base/known-options.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { MergeNumber, RowJoin } from "../kernel/duplicate-kernels.ts";
+import { FLOAT_BYTES, KEY_BYTES } from "../kernel/elements.ts";
 import { elementsAt, ROW_ELEMENTS, type RowArray, type RowElement, wordsOf } from "../kernel/row-element.ts";
 import type { TableSpec } from "../store/parameter-spec.ts";
 import { elementOf, rowElements, rowTypeName, rowWords } from "../store/row-types/row-type-spec.ts";
@@ -27,7 +28,7 @@ import { takesValues } from "../store/updaters/optimizer-spec.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
 import { BoundedCache, type CacheOptions } from "./cache/bounded-cache.ts";
 import { CachedEmbedding } from "./cache/cached-embedding.ts";
-import { lostArray } from "./caller-array.ts";
+import { lostArray, wrongLength } from "./caller-array.ts";
 import { type KeyList, KeyLists } from "./key-lists.ts";
 import {
   type CallOptions,
@@ -45,9 +46,6 @@ import type { AnyRequest, Recut } from "./router/function-request.ts";
 import type { RowFrame, RowPlan, RowPlanner } from "./router/row-plan.ts";
 import { requestOf } from "./router.ts";
 import { admissionOf } from "./tensor.ts";
-
-const KEY_BYTES = 8;
-const FLOAT_BYTES = 4;
 
 /** Some keys, and a row of gradients for each. */
 export type KeysAndGradients<A = Float32Array> = { readonly keys: KeyList; readonly gradients: A };
@@ -209,8 +207,7 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     const length = keyCount * this.elements;
     if (values instanceof View && values.length === length) return values instanceof Float32Array ? values : wordsOf(values);
     if (!(values instanceof View)) throw badArgument(`${this.name}: ${what} must be a ${View.name}, not ${showValue(values)}`);
-    const each = `${this.elements} for each of ${keyCount} keys`;
-    throw new WeighbridgeError("VALUE_LENGTH", `${this.name}: ${length} elements are wanted for ${what}, ${each}, not ${values.length}`);
+    throw wrongLength(this.name, what, { length: values.length, width: this.elements, keyCount });
   }
 
   async #push(keys: BigUint64Array, gradients: Float32Array, call: ParameterCall): Promise<void> {

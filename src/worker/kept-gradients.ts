@@ -8,13 +8,12 @@
 //       again, neither as a residual nor by a flush.
 
 import type { WeighbridgeError } from "../base/errors.ts";
+import { FLOAT_BYTES } from "../kernel/elements.ts";
 import { mayBeApplied } from "../peer/call.ts";
 import { Residuals } from "../wire/codecs/codec-memory.ts";
 import { type CodecContext, floatCountOf, type ValueShape } from "../wire/codecs/value-codec.ts";
 import type { ArenaSpans } from "./arena-spans.ts";
 import type { KeptPayload, LinkPayloads } from "./link-payloads.ts";
-
-const FLOAT_BYTES = 4;
 
 /** A block of a push on its way. */
 export type SentBlock = KeptPayload & {

@@ -2,6 +2,7 @@
 
 import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
 import { firstKeyFrom } from "../keys/key-range.ts";
+import { wrongLength } from "./caller-array.ts";
 
 /**
  * Keys of a table, as a caller may name them. Only a BigUint64Array is sent as it is; the others are copied into one.
@@ -39,12 +40,7 @@ export class KeyLists {
   /** Throws BAD_ARGUMENT unless `values` are floats, VALUE_LENGTH unless there are `width` for each key. */
   checkRows(values: Float32Array, { keyCount, width }: { readonly keyCount: number; readonly width: number }, what: string): void {
     if (!(values instanceof Float32Array)) throw badArgument(`${this.#name}: ${what} must be a Float32Array`);
-    const expected = keyCount * width;
-    if (values.length === expected) return;
-    throw new WeighbridgeError(
-      "VALUE_LENGTH",
-      `${this.#name}: ${expected} elements are wanted for ${what}, ${width} for each of ${keyCount} keys, not ${values.length}`,
-    );
+    if (values.length !== keyCount * width) throw wrongLength(this.#name, what, { length: values.length, width, keyCount });
   }
 
   #keyOf(key: number | bigint): bigint {

@@ -2,22 +2,21 @@
 // sent from the caller's arrays and received into them, without a copy in between; only payloads that fit a page are
 // copied there, and tiny answers back. Not when a request ends: kv-request.ts.
 //
-// Invariants (KvRequest.K2 is in kv-request.ts, KvLanding.K3 and KvLanding.K4 are in kv-landing.ts):
+// Invariants (KvRequest.K2, AnswerLanding.L2 and AnswerLanding.L3 hold as well):
 //   KvFrame.K1. A pull's answer lands in the caller's array only when it has exactly the length asked for.
 
 import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { kvPush } from "../contracts/kv.ts";
-import { KEY_BYTES } from "../keys/key-range.ts";
+import { FLOAT_BYTES, KEY_BYTES } from "../kernel/elements.ts";
+import { AnswerLanding } from "../peer/answer-landing.ts";
 import { IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX, type Page } from "../peer/frame-batch.ts";
 import { type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
 import { KvFlag, LEN_BYTES, type Values } from "../wire/kv-message.ts";
 import type { KvPart, KvSpan } from "../wire/kv-spans.ts";
-import { KvLanding } from "./kv-landing.ts";
 import type { KvRequest } from "./kv-request.ts";
 
-const FLOAT_BYTES = 4;
 /** So many are copied in a loop; above it, a view and `set` are cheaper. */
 const LOOP_FLOATS_MAX = 32;
 const LOOP_KEYS_MAX = 16;
@@ -32,7 +31,7 @@ export type KvFrame = KvSpan & {
   /** How often it left. */
   readonly sendCount: number;
   /** Of an answer in several frames, or of unknown length. */
-  landing: KvLanding | undefined;
+  landing: AnswerLanding | undefined;
 };
 
 /** Of keys and values, not of lens. */
@@ -124,7 +123,7 @@ export function kvDestination(frame: KvFrame, header: FrameHeader): Uint8Array |
   const offset = offsetBytesOf(header);
   const end = offset + header.payloadBytes;
   if (end > total || !isIntact) return undefined; // `landAnswer` says what is wrong with it
-  if (special?.fill !== undefined) return landingOf(frame).roomFor(total, end)?.subarray(offset, end);
+  if (special?.fill !== undefined) return landingOf(frame).destination(header);
   if (received === undefined || total !== expectedBytes(frame, header) || header.payloadBytes <= IN_PLACE_BYTES_MAX) return undefined;
   return new Uint8Array(received.buffer, received.byteOffset + firstByte(frame, header) + offset, header.payloadBytes);
 }
@@ -150,25 +149,27 @@ function isShort({ valueFrom, valueTo }: KvFrame, { payloadBytes, flags, arg0, a
 }
 
 function takeLong(frame: KvFrame, header: FrameHeader, bytes: Uint8Array, at: number): boolean {
-  const total = totalBytesOf(header);
-  const offset = offsetBytesOf(header);
-  if (offset + header.payloadBytes > total) throw new WeighbridgeError("BAD_FRAME", "an answer reaches beyond its own end");
-  if (header.payloadBytes === 0 && total > 0) throw new WeighbridgeError("BAD_FRAME", "a part of an answer is empty");
   if (frame.kvRequest.special?.fill !== undefined) return takeVariable(frame, header, bytes, at);
+  const total = totalBytesOf(header);
+  if (offsetBytesOf(header) + header.payloadBytes > total) throw new WeighbridgeError("BAD_FRAME", "an answer reaches beyond its own end");
+  if (header.payloadBytes === 0 && total > 0) throw new WeighbridgeError("BAD_FRAME", "a part of an answer is empty");
   if (total !== expectedBytes(frame, header)) throw lengthError(frame, header);
   if (header.payloadBytes <= IN_PLACE_BYTES_MAX) copySmall(frame, header, bytes, at);
-  return total === header.payloadBytes || landingOf(frame).isLast(header, frame.sendCount);
+  return total === header.payloadBytes || landingOf(frame).isLast(header, sendingOf(frame, header));
 }
 
 function takeVariable(frame: KvFrame, header: FrameHeader, bytes: Uint8Array, at: number): boolean {
-  const total = totalBytesOf(header);
-  const landing = landingOf(frame);
-  landing.take(header, bytes, at);
-  if (total > header.payloadBytes && !landing.isLast(header, frame.sendCount)) return false;
+  const whole = landingOf(frame).take(header, bytes, at, sendingOf(frame, header));
+  if (whole === undefined) return false;
   const { keyFrom, keyTo } = answeredOf(frame, header);
   frame.kvRequest.landings ??= [];
-  frame.kvRequest.landings.push({ keyFrom, keyTo, bytes: landing.whole(total) });
+  frame.kvRequest.landings.push({ keyFrom, keyTo, bytes: whole });
   return true;
+}
+
+/** To which sending of the call this is the answer; 0 for all of them: a WHOLE answer is kept by the server. */
+function sendingOf({ sendCount }: KvFrame, { flags }: FrameHeader): number {
+  return (flags & KvFlag.WHOLE) === 0 ? sendCount : 0;
 }
 
 /** What the answer is about: the frame, or the part that the server put together. */
@@ -194,8 +195,8 @@ function copySmall(frame: KvFrame, header: FrameHeader, bytes: Uint8Array, at: n
   if (received !== undefined) bytesOf(received, 0, received.length).set(bytes.subarray(at, at + header.payloadBytes), first);
 }
 
-function landingOf(frame: KvFrame): KvLanding {
-  frame.landing ??= new KvLanding();
+function landingOf(frame: KvFrame): AnswerLanding {
+  frame.landing ??= new AnswerLanding(undefined, false);
   return frame.landing;
 }
 

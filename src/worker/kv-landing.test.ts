@@ -113,7 +113,7 @@ test("an answer in several frames ends the call when all have come, in any order
   assert.deepEqual([outs[0], outs[100], outs[299], ended.length], [1, 2, 3, 1]);
 });
 
-test("frames from before the call left again do not count, unless the answer is one the server keeps (K3)", () => {
+test("frames from before the call left again do not count, unless the answer is one the server keeps (AnswerLanding.L2)", () => {
   const { calls, outs, ended } = made(FunctionId.KV_PULL, range(0, 200), 1);
   const call = calls[0] as KvCall;
   call.sendCount = 1;
@@ -129,7 +129,7 @@ test("frames from before the call left again do not count, unless the answer is 
   assert.equal(answer(kept, many(100, 1), { total: 800, offset: 400, flags }), true);
 });
 
-test("an answer of unknown length that grew before it was sent again is taken from its beginning (K3)", () => {
+test("an answer of unknown length that grew before it was sent again is taken from its beginning (AnswerLanding.L2)", () => {
   const landings: Landing[][] = [];
   const { calls, request } = made(FunctionId.KV_PULL, range(0, 2), 1, { fill: (list) => landings.push([...list]) });
   const call = calls[0] as KvCall;
@@ -159,7 +159,7 @@ test("small parts of an answer of unknown length are taken from the read buffer,
   assert.throws(
     () => made(FunctionId.KV_PULL, range(0, 2), 1, { fill: () => {} }).calls[0]?.answered(header, buffer, 0),
     (error) => isWeighbridgeError(error, "BAD_FRAME") && /far ahead/.test(error.message),
-    "K4",
+    "AnswerLanding.L3",
   );
 });
 

@@ -1,25 +1,10 @@
-// kv-landing — puts together an answer to a kv call that does not simply fill the caller's array: one in several
-// frames, or of a length that the caller did not know.
-//
-// Invariants (K1 and K2 are the call's, kv-request.ts):
-//   KvLanding.K3. An answer in several frames is never put together of two: when the call left again, a new one is made
-//       and the frames so far do not count. (A WHOLE answer is kept by the server and always the same.)
-//   KvLanding.K4. Room for an answer of unknown length is made as it comes, at most twice what has come: what a server
-//       announces costs nothing.
+// kv-landing — the values of answers to kv calls: read from where they came, or, of a length that the caller did not
+// know, put in the order of their keys when all have come. Not how their frames come together: peer/answer-landing.ts.
 
-import { assert } from "../base/assert.ts";
 import { bytesOf } from "../base/bytes.ts";
 import { asError, badRequest, WeighbridgeError } from "../base/errors.ts";
-import { IN_PLACE_BYTES_MAX } from "../peer/call.ts";
-import { type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
-import { KvFlag, LEN_BYTES, type Values } from "../wire/kv-message.ts";
+import { LEN_BYTES, type Values } from "../wire/kv-message.ts";
 import { CallerArray } from "./caller-array.ts";
-
-/** Up to here the room for an answer of unknown length is made at once. */
-const LANDING_BYTES_MIN = 64 * 1024 * 1024;
-
-/** Frames of an answer in several, and for which sending of the call. */
-type Arrived = { readonly sendCount: number; readonly totalBytes: number; readonly offsets: Set<number>; byteCount: number };
 
 /** A variable-length answer for these keys, as it landed: values, then lens. */
 export type Landing = { readonly keyFrom: number; readonly keyTo: number; readonly bytes: Uint8Array };
@@ -37,63 +22,6 @@ export class FloatWindow {
       this.#floats = new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength >> 2);
     }
     return this.#floats;
-  }
-}
-
-export class KvLanding {
-  #room: Uint8Array | undefined;
-  /** How long the answer says it is. */
-  #roomTotal = 0;
-  /** What has come of an answer in several frames. */
-  #arrived: Arrived | undefined;
-
-  /** A part of an answer of unknown length: has landed, or is small and is copied there (K4). Throws BAD_FRAME. */
-  take(header: FrameHeader, bytes: Uint8Array, at: number): void {
-    const { payloadBytes } = header;
-    const total = totalBytesOf(header);
-    const offset = offsetBytesOf(header);
-    const isInPlace = payloadBytes <= IN_PLACE_BYTES_MAX;
-    const room = isInPlace ? this.roomFor(total, offset + payloadBytes) : this.#room;
-    if ((room?.length ?? 0) < offset + payloadBytes)
-      throw new WeighbridgeError("BAD_FRAME", `a part of an answer begins at byte ${offset} of ${total}, far ahead of those before it`);
-    if (isInPlace) room?.set(bytes.subarray(at, at + payloadBytes), offset);
-  }
-
-  /** Where an answer of unknown length lands, with room up to `end`; undefined when that is too much (K4). */
-  roomFor(total: number, end: number): Uint8Array | undefined {
-    const room = this.#roomTotal === total ? this.#room : undefined;
-    if (room !== undefined && room.length >= end) return room;
-    const arrivedBytes = this.#arrived?.totalBytes === total ? this.#arrived.byteCount : 0;
-    const roomBytesMax = Math.max(2 * arrivedBytes, LANDING_BYTES_MIN);
-    if (end > roomBytesMax) return undefined;
-    const grown = new Uint8Array(Math.min(total, roomBytesMax));
-    if (room !== undefined) grown.set(room);
-    this.#room = grown;
-    this.#roomTotal = total;
-    return grown;
-  }
-
-  /** The answer of unknown length, all of which has come. */
-  whole(total: number): Uint8Array {
-    const bytes = total === 0 ? new Uint8Array(0) : this.#room;
-    assert(bytes?.length === total, "the last part to come made room for the whole");
-    return bytes;
-  }
-
-  /** Counts a frame of an answer, once; true when all have come (K3). `sendCount`: how often the call has left. */
-  isLast(header: FrameHeader, sendCount: number): boolean {
-    const totalBytes = totalBytesOf(header);
-    const offset = offsetBytesOf(header);
-    const sending = (header.flags & KvFlag.WHOLE) === 0 ? sendCount : 0;
-    let arrived = this.#arrived;
-    if (arrived === undefined || arrived.sendCount !== sending || arrived.totalBytes !== totalBytes) {
-      arrived = { sendCount: sending, totalBytes, offsets: new Set(), byteCount: 0 };
-      this.#arrived = arrived;
-    }
-    if (arrived.offsets.has(offset)) return false;
-    arrived.offsets.add(offset);
-    arrived.byteCount += header.payloadBytes;
-    return arrived.byteCount >= totalBytes;
   }
 }
 

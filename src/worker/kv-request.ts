@@ -4,24 +4,25 @@
 // adds what was applied all the same (part-outcome.ts). Not which server that is: the router decides it; not what is in
 // its frames: kv-frame.ts.
 //
-// Invariants (KvFrame.K1, KvLanding.K3 and K4 hold as well):
+// Invariants (KvFrame.K1, AnswerLanding.L2 and L3 hold as well):
 //   KvRequest.K2. A read must follow a waiting write when the key spans of their parts touch: a comparison of first and
 //       last keys, never of all. Of the whole parts, because a handle on the server may take a request only as a whole:
 //       its frames stay in order, and a write counts as waiting until its last frame has left.
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import { kvPush } from "../contracts/kv.ts";
+import { KEY_BYTES } from "../kernel/elements.ts";
 import type { Cuts } from "../keys/key-list.ts";
-import { KEY_BYTES } from "../keys/key-range.ts";
+import type { AnswerLanding } from "../peer/answer-landing.ts";
 import type { Call } from "../peer/call.ts";
 import type { FrameBatch } from "../peer/frame-batch.ts";
 import type { TrackedRequest } from "../peer/request-tracker.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader } from "../wire/frame.ts";
-import { DTYPE_SHIFT, KvFlag, keysPerFrame, LARGE_VALUE_BYTES, LEN_BYTES, type Values } from "../wire/kv-message.ts";
-import { addPieces, type KvPart, type KvSpan, variableSpans } from "../wire/kv-spans.ts";
+import { DTYPE_SHIFT, KvFlag, LARGE_VALUE_BYTES, LEN_BYTES, type Values } from "../wire/kv-message.ts";
+import { type KvPart, type KvSpan, uniformSpans, variableSpans } from "../wire/kv-spans.ts";
 import type { KvArrays, KvCallback, KvFunctionId, KvOwner, KvRequestOptions, KvSpecial } from "./kv-arrays.ts";
 import { byteCountOf, encodeKv, encodeWithdrawnKv, type KvFrame, kvDestination, takeAnswer } from "./kv-frame.ts";
-import type { KvLanding, Landing } from "./kv-landing.ts";
+import type { Landing } from "./kv-landing.ts";
 import { type Fate, fateOf, type PartOutcome } from "./part-outcome.ts";
 
 export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
@@ -63,7 +64,7 @@ export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
   sentAtMs = 0;
   sendCount = 0;
   declare isGathered?: boolean;
-  landing: KvLanding | undefined;
+  landing: AnswerLanding | undefined;
 
   constructor(owner: KvOwner, functionId: KvFunctionId, arrays: KvArrays, options: KvRequestOptions, special?: KvSpecial) {
     const { keys, sent, received } = arrays;
@@ -250,7 +251,7 @@ export class KvCall implements Call, KvFrame {
   readonly pieceOffset: number;
   readonly isLast: boolean;
   readonly flags: number;
-  landing: KvLanding | undefined;
+  landing: AnswerLanding | undefined;
 
   constructor(request: KvRequest, span: KvSpan, epoch: number, part: KvPart) {
     this.kvRequest = request;
@@ -354,8 +355,12 @@ function specialFlags(lens: Int32Array | undefined, special: KvSpecial | undefin
 
 /** Whether one frame carries all of a request: then it need not be cut, where one server owns its keys. */
 export function fitsOneFrame({ keyTo, lens, width, elementBytes }: KvRequest): boolean {
-  const valueBytes = width * elementBytes;
-  return lens === undefined && valueBytes < LARGE_VALUE_BYTES && keyTo * (KEY_BYTES + LEN_BYTES + valueBytes) <= BLOCK_BYTES;
+  return lens === undefined && isOneFrame(keyTo, width * elementBytes);
+}
+
+/** Whether so many keys with values of this size are one frame, as `uniformSpans` cuts them. */
+function isOneFrame(keyCount: number, valueBytes: number): boolean {
+  return valueBytes < LARGE_VALUE_BYTES && keyCount * (KEY_BYTES + LEN_BYTES + valueBytes) <= BLOCK_BYTES;
 }
 
 type KvStart = Pick<KvPart, "keyFrom" | "valueFrom">;
@@ -374,27 +379,14 @@ export function eachPart(request: KvRequest, cuts: Cuts, from: KvStart, visit: (
 
 /** The calls of this part, in order; the last one is marked. */
 export function cutPart(request: KvRequest, part: KvPart, epoch: number): KvCall[] {
-  const { lens } = request;
-  const spans = lens === undefined ? cutUniform(request, part) : variableSpans(lens, request.elementBytes, part);
+  const { lens, width, elementBytes } = request;
+  const { keyFrom, keyTo, valueFrom } = part;
+  if (lens === undefined && isOneFrame(keyTo - keyFrom, width * elementBytes)) {
+    const valueTo = valueFrom + (keyTo - keyFrom) * width;
+    return [new KvCall(request, { keyFrom, keyTo, valueFrom, valueTo, width, pieceOffset: -1, isLast: true }, epoch, part)];
+  }
+  const spans = lens === undefined ? uniformSpans(width, elementBytes, part) : variableSpans(lens, elementBytes, part);
   const last = spans.at(-1);
   if (last !== undefined) last.isLast = true;
   return spans.map((span) => new KvCall(request, span, epoch, part));
-}
-
-function cutUniform(request: KvRequest, { keyFrom, keyTo, valueFrom }: KvPart): KvSpan[] {
-  const { width, elementBytes } = request;
-  const spans: KvSpan[] = [];
-  if (width * elementBytes >= LARGE_VALUE_BYTES) {
-    for (let key = keyFrom; key < keyTo; key++)
-      addPieces(spans, { key, valueFrom: valueFrom + (key - keyFrom) * width, width, elementBytes });
-    return spans;
-  }
-  const isOneFrame = (keyTo - keyFrom) * (KEY_BYTES + LEN_BYTES + width * elementBytes) <= BLOCK_BYTES;
-  const frameKeys = isOneFrame ? keyTo - keyFrom : keysPerFrame(width * elementBytes);
-  for (let from = keyFrom; from < keyTo; from += frameKeys) {
-    const to = Math.min(keyTo, from + frameKeys);
-    const first = valueFrom + (from - keyFrom) * width;
-    spans.push({ keyFrom: from, keyTo: to, valueFrom: first, valueTo: first + (to - from) * width, width, pieceOffset: -1, isLast: false });
-  }
-  return spans;
 }

@@ -8,14 +8,13 @@
 //   released.
 
 import { bytesOf } from "../base/bytes.ts";
+import { FLOAT_BYTES } from "../kernel/elements.ts";
 import { ScratchSpan } from "../wire/codecs/codec-memory.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
 import { PayloadCodec } from "../wire/codecs/payload-codec.ts";
 import { type CodecContext, floatCountOf, type ValueShape } from "../wire/codecs/value-codec.ts";
 import type { ArenaSpans } from "./arena-spans.ts";
-
-const FLOAT_BYTES = 4;
 
 /** What top-k leaves behind: the gradient as it was encoded, and what of it was sent. */
 export type KeptPayload = { readonly payload: Uint8Array; readonly gradient: number };

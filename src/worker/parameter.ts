@@ -3,8 +3,9 @@
 // call is in tensor.ts and embedding.ts: no function of this file is on that way.
 
 import type { WaitOptions } from "../base/deferred.ts";
-import { badArgument, WeighbridgeError } from "../base/errors.ts";
+import { badArgument } from "../base/errors.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
+import { wrongLength } from "./caller-array.ts";
 import type { FunctionClient } from "./function-client.ts";
 import type { LinkCalls } from "./link-calls.ts";
 import type { ParameterControl, ParameterSettings } from "./parameter-control.ts";
@@ -107,7 +108,6 @@ export abstract class Parameter {
   /** Throws BAD_ARGUMENT unless `values` is a Float32Array, VALUE_LENGTH unless it has so many elements. */
   protected checkValues(values: Float32Array, expected: number, what: string): void {
     if (!(values instanceof Float32Array)) throw badArgument(`${this.name}: ${what} must be a Float32Array`);
-    if (values.length === expected) return;
-    throw new WeighbridgeError("VALUE_LENGTH", `${this.name}: ${expected} elements are wanted for ${what}, not ${values.length}`);
+    if (values.length !== expected) throw wrongLength(this.name, what, { length: values.length, width: expected });
   }
 }

@@ -11,6 +11,7 @@ import type { WaitOptions } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { rawRowsClaim, rawRowsRead, rawRowsWrite } from "../contracts/raw-values.ts";
 import type { Arena } from "../kernel/arena.ts";
+import { FLOAT_BYTES, KEY_BYTES } from "../kernel/elements.ts";
 import type { TableSpec } from "../store/parameter-spec.ts";
 import { type TrainingState, trainingShape } from "../store/training-state.ts";
 import { rowSlotFloats, type SlotLayout, slotLayoutOf } from "../store/updaters/slot-layout.ts";
@@ -21,8 +22,6 @@ import type { AnyRequest, Recut } from "./router/function-request.ts";
 import type { RowFrame, RowPlan, RowPlanner } from "./router/row-plan.ts";
 import { requestOf } from "./router.ts";
 
-const KEY_BYTES = 8;
-const FLOAT_BYTES = 4;
 /** One that no server has given: 0 would begin another. */
 const NO_CLAIM = 2 ** 32 - 1;
 

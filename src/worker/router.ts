@@ -189,11 +189,9 @@ export class Router extends ServerDirectory {
         if (fn.followsUpdates) this.clockMessages.openCount++;
       }
       if (request.isCounted) this.openUpdates++;
-      const channel = this.gone[server] === undefined ? this.channels[server] : undefined;
-      for (let frame = 0; frame < calls.length; frame++) {
-        if (channel !== undefined) channel.send(calls[frame] as Call, true);
-        else this.failSoon(server, calls[frame] as Call);
-      }
+      const channel = this.reachable[server];
+      if (channel === undefined) this.failSoon(server, calls);
+      else for (let frame = 0; frame < calls.length; frame++) channel.send(calls[frame] as Call, true);
     }
     return true;
   }

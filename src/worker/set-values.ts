@@ -4,7 +4,8 @@
 import type { WaitOptions } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { rowsSet, tensorSet } from "../contracts/raw-values.ts";
-import { type RowArray, type RowElement, WORD_BYTES } from "../kernel/row-element.ts";
+import { WORD_BYTES } from "../kernel/elements.ts";
+import type { RowArray, RowElement } from "../kernel/row-element.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import type { Embedding } from "./embedding.ts";
 import { BlockRoute } from "./router/server-directory.ts";

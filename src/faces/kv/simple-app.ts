@@ -125,8 +125,7 @@ export class SimpleApp {
     if (receivers.length === 0) throw new WeighbridgeError("NO_ROUTE", `${receiver} is no node and no group with members`);
     const channels = receivers.filter((node) => node !== self).map((node) => office.channelTo(node));
     const callCount = frameCountOf(bytes.length);
-    const full = channels.find((channel) => !channel.admits(callCount));
-    if (full !== undefined) throw new WeighbridgeError("QUEUE_FULL", `too many calls to ${full.name} wait already`, { retryable: true });
+    for (const channel of channels) channel.checkRoom(callCount);
     const { appId: app, customerId } = this.customer;
     const timestamp = this.customer.newRequest(receivers.length);
     const endedBy =

@@ -2,6 +2,7 @@
 // that the same gradients lead to the same bits. For training alone.
 
 import { assert } from "../../base/assert.ts";
+import { FLOAT_BYTES, KEY_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import { SimdInitializerKernels } from "../../kernel/initializer-kernels.ts";
 import { CURSOR_BYTES, LIST_ROWS_MAX } from "../../kernel/kernels.ts";
 import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
@@ -29,10 +30,6 @@ export type TableDescription = {
   readonly initializer: InitializerSpec;
   readonly optimizer: OptimizerSpec;
 };
-
-const KEY_BYTES = 8;
-const FLOAT_BYTES = 4;
-const WORD_BYTES = 4;
 
 /** Rows with their slots, as they are stored. */
 export type SavedRows = { readonly keys: BigUint64Array; readonly rows: Float32Array; readonly rowFloats: number; readonly step: number };

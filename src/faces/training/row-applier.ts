@@ -7,6 +7,7 @@
 //       count them.
 //   RowApplier.P2. Memory is allocated before a row changes: a step for which there is none changes nothing.
 
+import { FLOAT_BYTES, KEY_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import { SimdOptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import { greatestDrawn } from "../../store/initializers/initializer-draw.ts";
 import type { TrainingState } from "../../store/training-state.ts";
@@ -19,10 +20,6 @@ import { type RowPlan, RowPlanner } from "../../worker/router/row-plan.ts";
 import type { Gradients } from "./row-messages.ts";
 import type { ServedRows } from "./row-request.ts";
 import type { RowTiers, TierKernels } from "./row-tiers.ts";
-
-const KEY_BYTES = 8;
-const FLOAT_BYTES = 4;
-const WORD_BYTES = 4;
 
 type UpdatedRows = {
   readonly rows: number;

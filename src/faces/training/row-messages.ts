@@ -12,14 +12,13 @@
 
 import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import { type ExchangeContract, rowsAsk, rowsDeal, rowsGive, rowsGradients } from "../../contracts/collective.ts";
+import { KEY_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import { type Check, object, text } from "../../wire/json-body.ts";
 import type { BatchRows } from "./row-request.ts";
 
 const MESSAGES: readonly ExchangeContract[] = [rowsAsk, rowsGive, rowsGradients, rowsDeal];
 
 const HEADER_BYTES = 16;
-const WORD_BYTES = 4;
-const KEY_BYTES = 8;
 
 const ROWS_FOLLOW = 0;
 const REQUEST_AGAIN = 1;

@@ -12,6 +12,7 @@
 import { assert } from "../../base/assert.ts";
 import { badRequest } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
+import { KEY_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import type { RowPlan, RowPlanner } from "../../worker/router/row-plan.ts";
 import type { RowMembers } from "./row-members.ts";
 import * as messages from "./row-messages.ts";
@@ -79,8 +80,6 @@ export class RowRequest {
     return this.requested === undefined || part === undefined || part.to === part.from ? new Uint32Array(0) : this.requested.keysOf(part);
   }
 }
-
-const WORD_BYTES = 4;
 
 /** The rows from `from` up to `to`, of one owner. */
 export type BatchRowsPart = { readonly from: number; readonly to: number };
@@ -172,8 +171,6 @@ function partsOf(plan: RowPlan | undefined, { ranks }: RowPlanner): BatchRowsPar
     return { from, to: at };
   });
 }
-
-const KEY_BYTES = 8;
 
 export class ServedRows {
   readonly #arena: Arena;

@@ -17,6 +17,7 @@
 
 import { assert } from "../../base/assert.ts";
 import type { Arena } from "../../kernel/arena.ts";
+import { FLOAT_BYTES, KEY_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
 import type { RowKernels } from "../../kernel/row-kernels.ts";
 import { ArenaSpans } from "../../worker/arena-spans.ts";
@@ -26,9 +27,6 @@ import { WriteBack } from "../../worker/cache/write-back.ts";
 import type { RawRows } from "../../worker/raw-rows.ts";
 import { NO_SLOT } from "./row-source.ts";
 
-const KEY_BYTES = 8;
-const WORD_BYTES = 4;
-const FLOAT_BYTES = 4;
 /** How much is copied and sent at a time when all dirty rows are written. */
 const FLUSH_BYTES = 4 * 2 ** 20;
 

@@ -6,13 +6,11 @@
 //   RowWindow.W1. `slotsOf` assigns each row of a batch a slot of its own; the slot of a device row is the device's.
 
 import { badArgument, badRequest } from "../../base/errors.ts";
+import { FLOAT_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import { ArenaSpans } from "../../worker/arena-spans.ts";
 import type { BatchRows, ServedRows } from "./row-request.ts";
 import { NO_SLOT } from "./row-source.ts";
 import type { RowTiers, TierKernels } from "./row-tiers.ts";
-
-const FLOAT_BYTES = 4;
-const WORD_BYTES = 4;
 
 export type RowWindowOptions = { readonly deviceRows: number; readonly idCountMax: number; readonly width: number; readonly name: string };
 

@@ -15,6 +15,7 @@
 
 import { allEnded } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { FLOAT_BYTES } from "../../kernel/elements.ts";
 import type { Activations } from "../../nn/activations.ts";
 import { findNotFinite } from "../../nn/layer.ts";
 import type { Parameter } from "../../nn/parameter.ts";
@@ -293,7 +294,6 @@ function tolerated(promise: Promise<void>): Promise<void> {
 
 /** Fewer bytes are not worth a pause of their own. */
 export const PUSH_BYTES_MIN: number = 128 * 1024;
-const FLOAT_BYTES = 4;
 
 /** A gradient: of a parameter, or of the rows that a lookup has acquired. */
 export type GradientSource = { readonly parameter: Parameter } | { readonly lookup: EmbeddingLookup };

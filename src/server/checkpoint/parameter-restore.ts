@@ -13,6 +13,7 @@
 
 import { bytesOf } from "../../base/bytes.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { FLOAT_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import { fillElements, type RowArray } from "../../kernel/row-element.ts";
 import type { SavedColumns } from "../../store/row-types/ps-row-type.ts";
 import { isOfWorker, isSaved, ROW_STEPS_COLUMN, STEP_COLUMN, slotSpans, storedColumns } from "../../store/snapshot/describe-parameter.ts";
@@ -33,9 +34,6 @@ import { TableParameter } from "../parameters/table-parameter.ts";
 import type { TensorParameter } from "../parameters/tensor-parameter.ts";
 import { expectedRows } from "./expected-rows.ts";
 import { columnsInHand, type StagedColumn, stagedColumns } from "./staged-columns.ts";
-
-const WORD_BYTES = 4;
-const FLOAT_BYTES = 4;
 
 export type Restoring = {
   readonly source: SnapshotSource;
@@ -118,7 +116,7 @@ function restoreRows(table: TableParameter, { rowCount, columns }: SourceBatch, 
   const widest = Math.max(...record.columns.map(columnBytesPerRow));
   const spans = [rowCount * rowBytes, rowCount * widest, rowCount * WORD_BYTES];
   // No holes among the rows.
-  const [stage = 0, foreign = 0, list = 0] = spans.map((bytes) => arena.tryAllocateBeyond(bytes) || arena.allocate(bytes));
+  const [stage = 0, foreign = 0, list = 0] = spans.map((bytes) => arena.allocateBulk(bytes));
   const staged = stagedColumns([...kept, ...added], stage, rowCount);
   arena.words.set(own, list >>> 2);
   for (const column of staged.slice(0, kept.length)) {

@@ -8,15 +8,12 @@
 import { Deferred } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { dataPull, dataPush, partialReducePartners, sspSync } from "../../contracts/beside-parameters.ts";
-import { ElementType } from "../../kernel/elements.ts";
-import { KEY_BYTES } from "../../keys/key-range.ts";
+import { ElementType, FLOAT_BYTES, KEY_BYTES } from "../../kernel/elements.ts";
 import type { SumStore } from "../../store/sums/sum-store.ts";
 import type { Ownership } from "../ownership.ts";
 import { keepBytes } from "../parameters/call-memory.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { type ServedFunction, serve } from "../server-context.ts";
-
-const FLOAT_BYTES = 4;
 
 /** Arrays one behind the other: how long each is, and all their values. */
 type Arrays = { readonly indexes: BigUint64Array; readonly lengths: Uint32Array; readonly values: Float32Array };

@@ -15,14 +15,13 @@
 
 import { isWeighbridgeError, type WeighbridgeError } from "../../base/errors.ts";
 import { tablePushed } from "../../contracts/tables.ts";
+import { KEY_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
 import { keepKeys } from "../parameters/call-memory.ts";
 import type { TableParameter } from "../parameters/table-parameter.ts";
 import type { ServerContext } from "../server-context.ts";
 
-const KEY_BYTES = 8;
 const LOW = 0xffff_ffffn;
-const WORD_BYTES = 4;
 /** So many changes are kept, at least, before those that everybody was sent are looked for (RowSubscriptions.S4). */
 const CHANGES_MIN = 1024;
 /** How long a loop waits for the lowest clock before it looks again whether anybody is there. */

@@ -40,7 +40,7 @@ test("a push and pull that names a list which is not held changes nothing; one t
   assert.deepEqual([...floatsOf(values)], [5]);
 });
 
-test("a push and pull whose answer cannot be read counts, and its failure says so (RowHandlers.R2)", async () => {
+test("a push and pull whose answer cannot be read counts, and its failure says so (WaitingRead.R2)", async () => {
   const link = { push: "f32", pull: "int8", keys: "raw", keyCache: false, compression: "none" } as const;
   const keys = section(KeyForm.RAW, 0n, 1, [7n]);
   const rows = new Uint32Array(0);

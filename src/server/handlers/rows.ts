@@ -1,13 +1,11 @@
-// rows — serves pushes and pulls of rows of a table. The table decodes and encodes keys and values.
-//
-// Invariants:
-//   RowHandlers.R1. Before a push and pull pushes, it checks that keys are known, rows exist and there is memory.
-//   RowHandlers.R2. A failure after that, or when a push and pull is answered again, is ANSWER_LOST.
+// rows — serves pushes and pulls of rows of a table. The table decodes and encodes keys and values; waiting-read.ts
+// says what holds for a push and pull (WaitingRead.R1, R2).
 
 import { rowsPull, rowsPush, rowsPushPull } from "../../contracts/rows.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
 import type { TableParameter } from "../parameters/table-parameter.ts";
-import { answerOfApplied, type ServedFunction, type ServerContext, serve } from "../server-context.ts";
+import { answerOfApplied, readWhenFresh } from "../parameters/waiting-read.ts";
+import { type ServedFunction, type ServerContext, serve } from "../server-context.ts";
 
 type Values = { readonly values: ArrayBufferView };
 
@@ -66,14 +64,6 @@ function readRows(
 ): Values | Promise<Values> {
   context.ownership.checkKeys(keys);
   const reading = { out: table.roomFor(keys, call), reader: context };
-  let read = (): Values | Promise<Values> => table.pull(keys, reading);
-  if (!table.isFresh(clock)) {
-    const kept = table.keep(keys); // the frame is gone when the wait is over
-    call.hold(kept);
-    const parked = { holder: context.holder, clock, bytes: keys.byteLength };
-    read = () => table.whenFresh(parked, () => table.pull(kept.list, reading));
-  }
-  if (push === undefined) return read();
-  push();
-  return answerOfApplied(read); // RowHandlers.R2
+  const read = (list: BigUint64Array): Values => table.pull(list, reading);
+  return readWhenFresh(context, table, { clock, list: keys, read }, call, push);
 }

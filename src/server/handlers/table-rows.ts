@@ -9,14 +9,14 @@
 
 import { badRequest, type WeighbridgeError } from "../../base/errors.ts";
 import { tableRead, tableUpdate } from "../../contracts/tables.ts";
+import { WORD_BYTES } from "../../kernel/elements.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
 import type { Ownership } from "../ownership.ts";
-import { keepKeys, roomFor } from "../parameters/call-memory.ts";
+import { roomFor } from "../parameters/call-memory.ts";
 import type { TableParameter } from "../parameters/table-parameter.ts";
+import { readWhenFresh } from "../parameters/waiting-read.ts";
 import { type ServedFunction, type ServerContext, serve } from "../server-context.ts";
 import { RowSubscriptions } from "./row-subscriptions.ts";
-
-const WORD_BYTES = 4;
 
 type ChangedElements = {
   readonly keys: BigUint64Array;
@@ -95,8 +95,6 @@ function readRows(
   };
   if (table.isFresh(clock)) return read(keys, ownership);
   ownership.checkKeys(keys);
-  const kept = keepKeys(table.host.arena, keys); // the frame is gone when the wait is over
-  call.hold(kept);
   // Where a part has left meanwhile, the answer is refused for its epoch (FunctionHost.H6).
-  return table.whenFresh({ holder, clock, bytes: keys.byteLength }, () => read(kept.list));
+  return readWhenFresh(context, table, { clock, list: keys, read }, call);
 }

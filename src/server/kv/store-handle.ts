@@ -11,7 +11,7 @@ import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
 import type { Arena } from "../../kernel/arena.ts";
-import { KEY_BYTES } from "../../keys/key-range.ts";
+import { KEY_BYTES } from "../../kernel/elements.ts";
 import { answerFrames, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import { INLINE_BYTES_MAX } from "../../peer/frame-batch.ts";

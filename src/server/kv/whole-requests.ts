@@ -13,9 +13,8 @@
 import { bytesOf, joinBytes } from "../../base/bytes.ts";
 import { badArgument, badRequest, WeighbridgeError } from "../../base/errors.ts";
 import { kvPull, kvPush } from "../../contracts/kv.ts";
-import { elementArrayOf, elementTypeOf } from "../../kernel/elements.ts";
+import { elementArrayOf, elementTypeOf, KEY_BYTES } from "../../kernel/elements.ts";
 import { requireKeys } from "../../keys/key-list.ts";
-import { KEY_BYTES } from "../../keys/key-range.ts";
 import { Answer, answerFrames, labelOf } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { PartialRequests } from "../../peer/partial-requests.ts";

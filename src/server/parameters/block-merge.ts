@@ -3,10 +3,9 @@
 
 import { assert } from "../../base/assert.ts";
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
+import { FLOAT_BYTES } from "../../kernel/elements.ts";
 import { type RowMarks, runsOf } from "../../store/block-span.ts";
 import type { ParameterHost } from "./parameter-host.ts";
-
-const FLOAT_BYTES = 4;
 
 /** A block's gradient or values in the arena, and which of its rows a push names; undefined: all. */
 export type PushedBlock = { readonly address: number; readonly magnitude: number; readonly named: RowMarks | undefined };

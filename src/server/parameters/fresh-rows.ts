@@ -11,14 +11,11 @@
 import { badRequest } from "../../base/errors.ts";
 import type { FreshRows, RowsSync } from "../../contracts/cached-rows.ts";
 import type { Arena } from "../../kernel/arena.ts";
+import { FLOAT_BYTES, INDEX_BYTES, KEY_BYTES } from "../../kernel/elements.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import type { TableSpec } from "../../store/parameter-spec.ts";
 import type { TableStore } from "../../store/table-store.ts";
 import { type CallMemory, roomFor } from "./call-memory.ts";
-
-const FLOAT_BYTES = 4;
-const KEY_BYTES = 8;
-const INDEX_BYTES = 4;
 
 /** Where an answer is written. */
 export type FreshRoom = { readonly indexesOut: number; readonly versionsOut: number; readonly rowsOut: number };

@@ -180,6 +180,11 @@ export abstract class HostedParameter<S extends ParameterSpec> {
     throw badRequest(`${payload.byteLength} bytes of values came for ${this.spec.name}, which are no whole f32`);
   }
 
+  /** `length` of `what` came with a request. */
+  wrongLength(length: number, what: string, expected: number): WeighbridgeError {
+    return new WeighbridgeError("VALUE_LENGTH", `${length} ${what} came for ${this.spec.name}; ${expected} were expected`);
+  }
+
   whenFresh<T>(reading: Reading, read: () => T): T | Promise<T> {
     return this.pace.when(reading, read);
   }

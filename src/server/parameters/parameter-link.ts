@@ -6,7 +6,7 @@ import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts
 import { LISTED_KEYS_MAX, NAMED_LISTS_MAX } from "../../contracts/rows.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { CODEC_COUNT_MAX } from "../../kernel/codec-kernels.ts";
-import { KEY_BYTES } from "../../keys/key-range.ts";
+import { FLOAT_BYTES, KEY_BYTES } from "../../kernel/elements.ts";
 import type { ParameterSpec } from "../../store/parameter-spec.ts";
 import type { GeneralCompression } from "../../wire/codecs/general-compression.ts";
 import { receivedListCount } from "../../wire/codecs/key-cache.ts";
@@ -17,8 +17,6 @@ import { PayloadCodec } from "../../wire/codecs/payload-codec.ts";
 import { ReceivedKeyLists } from "../../wire/codecs/received-key-lists.ts";
 import { type CodecContext, floatCountOf, malformed, type ValueShape } from "../../wire/codecs/value-codec.ts";
 import { type CallMemory, keepKeys, roomFor } from "./call-memory.ts";
-
-const FLOAT_BYTES = 4;
 
 /** What the links of a server's parameters share. */
 type LinkHost = {

@@ -86,16 +86,12 @@ export class ParameterPace {
     this.phases.resume(history);
   }
 
-  admits(clock: number): boolean {
-    return this.#pacer.clocks.admits(clock, this.phases.at(clock).staleness);
-  }
-
   /**
    * Reads now, or in the very turn in which the slowest worker has come far enough: a later frame may clear the
    * parameter before a promise's callbacks run. Throws QUEUE_FULL; rejects with DEADLINE.
    */
   when<T>({ holder, clock, bytes }: Reading, read: () => T): T | Promise<T> {
-    if (this.admits(clock)) return read();
+    if (this.#pacer.clocks.isFresh(clock, this.phases)) return read();
     const answer = new Deferred<T>();
     const admitted = (): void => {
       try {

@@ -18,13 +18,11 @@ import type { ConsistencyPhases } from "../../consistency/consistency-phases.ts"
 import type { CompleteRound } from "../../consistency/update-rounds.ts";
 import { type Arena, arenaFull } from "../../kernel/arena.ts";
 import { duplicateScratchBytes, joinDuplicates, type MergeNumber, type RowJoin } from "../../kernel/duplicate-kernels.ts";
+import { FLOAT_BYTES, INDEX_BYTES, KEY_BYTES } from "../../kernel/elements.ts";
 import { partOf } from "../../keys/part.ts";
 import type { ParameterHost } from "./parameter-host.ts";
 import type { ServerUpdate } from "./parameter-pace.ts";
 
-const FLOAT_BYTES = 4;
-const KEY_BYTES = 8;
-const INDEX_BYTES = 4;
 /**
  * Repeated pushes are joined once there are so many keys more than twice those left the last time (RowContribution.R4).
  */
@@ -150,9 +148,9 @@ class RoundMemory {
   }
 
   #tryTake(capacity: number): boolean {
-    const address = this.#tryAllocate(this.#workBytes(capacity));
+    const address = this.#arena.tryAllocateBulk(this.#workBytes(capacity));
     if (address === 0) return false;
-    const list = this.#tryAllocate(capacity * INDEX_BYTES);
+    const list = this.#arena.tryAllocateBulk(capacity * INDEX_BYTES);
     if (list === 0) {
       this.#arena.release(address, this.#workBytes(capacity));
       return false;
@@ -161,10 +159,6 @@ class RoundMemory {
     this.#list = list;
     this.#capacity = capacity;
     return true;
-  }
-
-  #tryAllocate(byteCount: number): number {
-    return this.#arena.tryAllocateBeyond(byteCount) || this.#arena.tryAllocate(byteCount);
   }
 
   #releaseSpans(): void {
@@ -212,7 +206,7 @@ export class RowContribution implements ServerUpdate {
     const byteCount = this.#chunkBytes(keyCount);
     const memory = this.#memory ?? this.#memories.at(this.#clock);
     memory.grow(keyCount); // RowContribution.R1
-    const address = arena.tryAllocateBeyond(byteCount) || arena.tryAllocate(byteCount);
+    const address = arena.tryAllocateBulk(byteCount);
     if (address === 0) {
       const error = arenaFull(arena, `${byteCount} bytes of updates that wait for those of other workers`);
       memory.shrink(keyCount);

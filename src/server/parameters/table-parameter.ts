@@ -14,6 +14,7 @@ import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts
 import type { FreshRows, RowsSync } from "../../contracts/cached-rows.ts";
 import type { TableRow } from "../../contracts/function-context.ts";
 import type { MergeNumber, RowJoin } from "../../kernel/duplicate-kernels.ts";
+import { FLOAT_BYTES, INDEX_BYTES, KEY_BYTES } from "../../kernel/elements.ts";
 import { CURSOR_BYTES, LIST_ROWS_MAX } from "../../kernel/kernels.ts";
 import { elementsAt, floatsOf, ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
 import { firstKeyFrom } from "../../keys/key-range.ts";
@@ -33,10 +34,6 @@ import type { RowsRound } from "./row-contribution.ts";
 import { type RowEncode, rowEncode } from "./row-encode.ts";
 import { TableRounds } from "./table-rounds.ts";
 import { RowClaims, TakenUpdates } from "./table-workers.ts";
-
-const FLOAT_BYTES = 4;
-const INDEX_BYTES = 4;
-const KEY_BYTES = 8;
 
 /** Gradients for rows, each key once. */
 export type RowsPush = {
@@ -125,11 +122,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
       throw new WeighbridgeError("VALUE_LENGTH", `${updateCounts.length} counts came for ${keys.length} rows of ${this.spec.name}`);
     if (scale !== 1) checkScale(scale, this.spec);
     const expected = keys.length * this.words;
-    if (gradients.length !== expected)
-      throw new WeighbridgeError(
-        "VALUE_LENGTH",
-        `${this.#elements(gradients.length)} gradients came for ${this.spec.name}; ${this.#elements(expected)} were expected`,
-      );
+    if (gradients.length !== expected) throw this.#wrongWords(gradients.length, "gradients", expected);
     const { phases } = this;
     if (clock > phases.clockTop) phases.clockTop = clock;
     if (keys.length === 0) return; // no step
@@ -154,11 +147,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     if (!isStart) checkSettable(this.spec);
     const element = elementOf(this.spec);
     const expected = keys.length * this.words;
-    if (values.length !== expected)
-      throw new WeighbridgeError(
-        "VALUE_LENGTH",
-        `${this.#elements(values.length)} values came for ${this.spec.name}; ${this.#elements(expected)} were expected`,
-      );
+    if (values.length !== expected) throw this.#wrongWords(values.length, "values", expected);
     const floats = ROW_ELEMENTS[element].isFloat ? floatsOf(element, values) : [];
     const wrong = floats.findIndex((value) => !Number.isFinite(value));
     if (wrong >= 0)
@@ -253,8 +242,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     this.#check(keys);
     this.#checkFloats();
     const expected = keys.length * this.rawWidth;
-    if (rows.length !== expected)
-      throw new WeighbridgeError("VALUE_LENGTH", `${rows.length} floats of raw rows came for ${this.spec.name}; ${expected} were expected`);
+    if (rows.length !== expected) throw this.wrongLength(rows.length, "floats of raw rows", expected);
     this.clocks.checkUpdate(holder, clock);
     this.phases.take(clock);
     this.#claims.check(claim);
@@ -287,7 +275,7 @@ export class TableParameter extends HostedParameter<TableSpec> {
     return this.updater.rate.at(clock);
   }
 
-  /** Whether a read at this clock may be answered now (StalenessController.W2): a pull compares the fields here. */
+  /** MemberClocks.isFresh, with the fields that a steady pull has at hand (docs/decisions/0047). */
   isFresh(clock: number): boolean {
     const { phases } = this;
     return this.clocks.clockMin >= clock - (phases.constant ?? phases.at(clock)).staleness;
@@ -441,9 +429,9 @@ export class TableParameter extends HostedParameter<TableSpec> {
       throw new WeighbridgeError("UNSUPPORTED", `${name}: a cache pushes sums of updates, which "${optimizer.type}" cannot take`);
   }
 
-  /** So many words, as elements. */
-  #elements(words: number): number {
-    return (words * FLOAT_BYTES) / ROW_ELEMENTS[elementOf(this.spec)].bytes;
+  /** As `wrongLength`, in elements: callers have words. */
+  #wrongWords(words: number, what: string, expected: number): WeighbridgeError {
+    return this.wrongLength(words / this.elementWords, what, expected / this.elementWords);
   }
 
   /** TableParameter.T1 */

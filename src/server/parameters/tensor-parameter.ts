@@ -188,7 +188,7 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
   checkLength(block: number, length: number): void {
     const { shape } = this.store;
     this.#checkBlock(block);
-    if (length !== shape.floatsOf(block)) throw this.wrongLength(length, shape.floatsOf(block));
+    if (length !== shape.floatsOf(block)) throw this.wrongLength(length, "values", shape.floatsOf(block));
   }
 
   #checkBlock(block: number): void {
@@ -207,9 +207,5 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
       if (row < rowCount) continue;
       throw new WeighbridgeError("OUT_OF_RANGE", `block ${block} of ${this.spec.name} has ${rowCount} rows; there is no row ${row} in it`);
     }
-  }
-
-  wrongLength(length: number, expected: number): WeighbridgeError {
-    return new WeighbridgeError("VALUE_LENGTH", `${length} values came for ${this.spec.name}; ${expected} were expected`);
   }
 }

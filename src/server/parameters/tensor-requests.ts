@@ -1,15 +1,14 @@
 // tensor-requests — the handlers of requests about the blocks of a tensor, and rows in them, and the pushes behind
 // them. A push is applied at once, or, with sync updates, waits in a round, is applied with the others as one update,
 // or moves with the block's part to another server. consistency/update-rounds decides when a round is over; the tensor
-// decodes and encodes values (tensor-parameter.ts). An empty list of rows means the whole block.
+// decodes and encodes values (tensor-parameter.ts). An empty list of rows means the whole block. waiting-read.ts says
+// what holds for a push and pull (WaitingRead.R1, R2).
 //
 // Gradients add up. Of updates that are values (assign, min, max) to one row the last, the least or the greatest
 // counts, in the order of the pushes and then of the workers' ranks. The optimizer does the same to a row, so its
 // kernel does it here.
 //
 // Invariants:
-//   TensorHandlers.R1. Before a push and pull pushes, it checks that rows exist and there is memory.
-//   TensorHandlers.R2. A failure after that, or when a push and pull is answered again, is ANSWER_LOST.
 //   TensorPushes.T1. A push that is invalid, or refused for a NaN, changes nothing.
 //   TensorPushes.T2. Sync pushes of one clock are reduced in the order of the workers' ranks, not of arrival: the same
 //       bits in every run.
@@ -25,21 +24,20 @@ import type { ConsistencyPhases } from "../../consistency/consistency-phases.ts"
 import type { CompleteRound } from "../../consistency/update-rounds.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import { tensorPull, tensorPush, tensorPushPull, tensorStart } from "../../contracts/tensors.ts";
+import { FLOAT_BYTES } from "../../kernel/elements.ts";
 import type { ServedCall } from "../../peer/function-host.ts";
 import type { RowMarks } from "../../store/block-span.ts";
 import type { BlockUpdate, TensorStore } from "../../store/tensor-store.ts";
 import type { ParameterUpdater } from "../../store/updaters/parameter-updater.ts";
 import { FIRST_GUEST_ID, rankOf } from "../../wire/node-id.ts";
-import { answerOfApplied, type ServedFunction, type ServerContext, serve } from "../server-context.ts";
+import { type ServedFunction, type ServerContext, serve } from "../server-context.ts";
 import { joinedMarks, mergeBlock, type PushedBlock } from "./block-merge.ts";
 import { checkScale, type ParameterHost } from "./parameter-host.ts";
 import type { ServerUpdate } from "./parameter-pace.ts";
 import type { OpenBlockPage, PushedAt } from "./part-state.ts";
 import type { TensorParameter } from "./tensor-parameter.ts";
+import { answerOfApplied, readWhenFresh } from "./waiting-read.ts";
 
-const FLOAT_BYTES = 4;
-
-type Reading = { readonly block: number; readonly clock: number; readonly rows: Uint32Array };
 type Values = { readonly values: ArrayBufferView };
 
 export const TENSOR_HANDLERS: readonly ServedFunction[] = [
@@ -55,8 +53,12 @@ export const TENSOR_HANDLERS: readonly ServedFunction[] = [
   }),
   serve(tensorPull, {
     inPlace: true,
-    handler: (context, { parameter, block, clock, rows }, call) =>
-      read(context, tensorOf(context, parameter, block), { block, clock, rows }, call),
+    handler: (context, { parameter, block, clock, rows }, call) => {
+      const tensor = tensorOf(context, parameter, block);
+      const read = readerOf(context, tensor, block, rows, call);
+      if (tensor.clocks.isFresh(clock, tensor.phases)) return read(rows);
+      return readWhenFresh(context, tensor, { clock, list: rows, read }, call);
+    },
   }),
   serve(tensorPushPull, {
     inPlace: true,
@@ -65,10 +67,15 @@ export const TENSOR_HANDLERS: readonly ServedFunction[] = [
       const tensor = tensorOf(context, parameter, block);
       const values = tensor.gradientsIn(gradients, block, pushRows, call);
       const push = (): void => tensor.pushes.push({ holder, clock, block, rows: pushRows, gradients: values, scale, pushNumber });
-      return read(context, tensor, { block, clock, rows: pullRows }, call, push);
+      const read = readerOf(context, tensor, block, pullRows, call);
+      return readWhenFresh(context, tensor, { clock, list: pullRows, read }, call, push);
     },
     again: (context, { parameter, block, clock, pullRows }, call) =>
-      answerOfApplied(() => read(context, tensorOf(context, parameter, block), { block, clock, rows: pullRows }, call)),
+      answerOfApplied(() => {
+        const tensor = tensorOf(context, parameter, block);
+        const read = readerOf(context, tensor, block, pullRows, call);
+        return readWhenFresh(context, tensor, { clock, list: pullRows, read }, call);
+      }),
   }),
   serve(tensorStart, {
     inPlace: true,
@@ -90,43 +97,17 @@ function tensorOf({ parameters, ownership }: ServerContext, parameter: number, b
   return tensor;
 }
 
-/** Whether a read at this clock may be answered now (StalenessController.W2). */
-function isFresh({ clocks, phases }: TensorParameter, clock: number): boolean {
-  return clocks.admits(clock, (phases.constant ?? phases.at(clock)).staleness);
-}
-
-/**
- * A block or rows of it, once the reader's clock allows it. `push` comes first, and is not applied if they cannot be
- * read.
- */
-function read(
+/** Reads a block, or rows of it, which take their room now. */
+function readerOf(
   context: ServerContext,
   tensor: TensorParameter,
-  { block, clock, rows }: Reading,
+  block: number,
+  rows: Uint32Array,
   call: ServedCall,
-  push?: () => void,
-): Values | Promise<Values> {
+): (rows: Uint32Array) => Values {
   const out = rows.length === 0 && tensor.link === undefined ? 0 : tensor.roomFor(block, rows, call);
-  const readOf = (list: Uint32Array): Values =>
+  return (list) =>
     list.length === 0 ? readBlock(tensor, block, out, context, call) : tensor.pullRows(block, list, { out, reader: context });
-  if (isFresh(tensor, clock)) {
-    if (push === undefined) return readOf(rows);
-    push();
-    return answerOfApplied(() => readOf(rows)); // TensorHandlers.R2
-  }
-  const list = rows.length === 0 ? rows : keptRows(tensor, rows, call);
-  const parked = { holder: context.holder, clock, bytes: rows.byteLength };
-  const readLater = (): Values | Promise<Values> => tensor.whenFresh(parked, () => readOf(list));
-  if (push === undefined) return readLater();
-  push();
-  return answerOfApplied(readLater); // TensorHandlers.R2
-}
-
-/** A copy: the frame is gone when the wait is over. */
-function keptRows(tensor: TensorParameter, rows: Uint32Array, call: ServedCall): Uint32Array {
-  const kept = tensor.keep(rows);
-  call.hold(kept);
-  return kept.list;
 }
 
 /** A whole block, held until it has left, or its encoded form, in `out`. */
@@ -224,7 +205,7 @@ export class TensorPushes {
     const { block, clock, rows, gradients } = push;
     const { width } = this.#store.shape;
     this.#tensor.checkRows(block, rows);
-    if (gradients.length !== rows.length * width) throw this.#tensor.wrongLength(gradients.length, rows.length * width);
+    if (gradients.length !== rows.length * width) throw this.#tensor.wrongLength(gradients.length, "values", rows.length * width);
     const magnitude = this.#admit(push);
     if (magnitude === undefined) return;
     if (!this.#waits(clock)) {
@@ -234,7 +215,7 @@ export class TensorPushes {
     const { arena, kernels, indexes } = this.#host;
     const byteCount = this.#store.shape.floatsOf(block) * FLOAT_BYTES;
     // A sparse gradient joins the round of its block as one that is 0 elsewhere.
-    const whole = arena.tryAllocateBeyond(byteCount) || arena.allocate(byteCount);
+    const whole = arena.allocateBulk(byteCount);
     try {
       kernels.zero(whole, byteCount);
       indexes.scatterByIndex(gradients.byteOffset, rows.byteOffset, rows.length, width, whole);
@@ -276,7 +257,7 @@ export class TensorPushes {
       known.join(pushed, scale);
       return;
     }
-    const address = arena.tryAllocateBeyond(byteCount) || arena.allocate(byteCount);
+    const address = arena.allocateBulk(byteCount);
     if (scale === 1) kernels.copy(address, pushed.address, byteCount);
     else {
       kernels.zero(address, byteCount);
@@ -305,7 +286,7 @@ export class TensorPushes {
     const roundKey = { ...holder, parameter: this.#roundIdOf(block), clock };
     pacer.rounds.find(roundKey);
     this.#store.touch(block, image.named !== undefined); // TensorPushes.T3
-    const address = arena.tryAllocateBeyond(byteLength) || arena.allocate(byteLength);
+    const address = arena.allocateBulk(byteLength);
     arena.floats.set(image.gradients, address >>> 2);
     const first = { address, magnitude: image.magnitude, named: image.named?.slice() };
     try {

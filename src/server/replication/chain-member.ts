@@ -1,5 +1,5 @@
 // chain-member — a replicated server as a node: it follows what the roster says about the chain of its rank
-// (docs/decisions/0060). Not what is repeated (replica.ts), nor who decides (scheduler/chains.ts).
+// (docs/decisions/0060). Not what is repeated (log-repeater.ts), nor who decides (scheduler/chains.ts).
 //
 //   head      dials its standby and sends it the log, until the roster says that there is none; fills one that comes
 //             later, and reports when it has everything

@@ -1,5 +1,5 @@
 // fill — the head's side of filling a standby that was not there from the start, while training goes on
-// (docs/decisions/0068). What is sent: fill-state.ts. The standby's side: replica.ts.
+// (docs/decisions/0068). What is sent: fill-state.ts. The standby's side: log-repeater.ts.
 //
 //   FILL, entries … ──► PARTS, entries, PARTS, entries … ──► DIGEST … ──► FILLED ── acknowledged ──► the scheduler
 //   hears

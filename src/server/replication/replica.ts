@@ -1,5 +1,5 @@
 // replica — a server's part in the chain of its rank (docs/decisions/0060): as the head it writes the log, as a standby
-// it repeats the log of its head, and it goes on as the head when the scheduler says so.
+// it repeats the log of its head (log-repeater.ts), and it goes on as the head when the scheduler says so.
 //
 //   standby ── LOG: repeat ──► standby ── promote ──► head, without a standby
 //   head ── requests: log, handle ──► head ── the standby was given up ──► head, without a standby
@@ -14,45 +14,29 @@
 //   Replica.I6. Clocks, joins, leaves and deaths of workers are entries: the lowest clock never falls over a failover.
 
 import { assert } from "../../base/assert.ts";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Contract } from "../../contracts/contract.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
 import { PART_COUNT } from "../../keys/part.ts";
-import { Answer, keptLabel, labelOf } from "../../peer/answer.ts";
+import { keptLabel } from "../../peer/answer.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { ChannelHost } from "../../peer/channel-host.ts";
-import { type Failure, failureShape, toFailure } from "../../wire/failure.ts";
-import { FrameHeader, HEADER_BYTES, Kind, paddedBytes, stepRun } from "../../wire/frame.ts";
-import { decodeHeader } from "../../wire/frame-reader.ts";
-import { count, decodeJson, encodeJson, list, object, optional } from "../../wire/json-body.ts";
-import { rankOf, roleOf } from "../../wire/node-id.ts";
-import { type RosterEntry, rosterEntryShape } from "../../wire/roster.ts";
+import { toFailure } from "../../wire/failure.ts";
+import type { FrameHeader } from "../../wire/frame.ts";
+import { roleOf } from "../../wire/node-id.ts";
+import type { RosterEntry } from "../../wire/roster.ts";
 import type { Ownership } from "../ownership.ts";
-import { type ExchangeRepeater, repeatExchange } from "./exchange-entries.ts";
 import { Fill, type FillOptions } from "./fill.ts";
-import {
-  type AnswersImage,
-  answersOf,
-  type FilledImage,
-  type FilledServer,
-  keptImage,
-  loadParts,
-  loadServer,
-  type PartsImage,
-  type ServerImage,
-  saveAnswers,
-} from "./fill-state.ts";
+import { type AnswersImage, type FilledImage, type FilledServer, keptImage, saveAnswers } from "./fill-state.ts";
 import { standbySink } from "./log-call.ts";
-import { EntryKind, EntryReader, type ReadEntry } from "./log-entry.ts";
+import { EntryKind } from "./log-entry.ts";
 import { LogPages } from "./log-pages.ts";
 import { type LogPolicy, policyOf } from "./log-policy.ts";
-import { type DurableLog, diskSink, identityShape, type LogPage, type ServerIdentity } from "./log-sink.ts";
-import { unpack } from "./packed-body.ts";
+import { LogRepeater } from "./log-repeater.ts";
+import { type DurableLog, diskSink, type LogPage, type ServerIdentity } from "./log-sink.ts";
 import { ReplicaLog, type ReplicaLogOptions } from "./replica-log.ts";
-import { isDetermined, RefusedAhead } from "./run-ahead.ts";
-import { StandInChannel } from "./stand-in-channel.ts";
 import { StandbyLog } from "./standby-log.ts";
-import { digestOf, digestOfParts } from "./state-digest.ts";
+import { digestOf } from "./state-digest.ts";
 
 /** How often a head and its standby compare a part. */
 const DIGEST_ENTRIES = 4096;
@@ -60,10 +44,6 @@ const DIGEST_ENTRIES = 4096;
 /** How much of a durable server's log is kept behind its last FILL: this, or so many times what the state came to. */
 const REFILL_BYTES = 256 * 1024 * 1024;
 const REFILL_STATES = 2;
-
-const workersShape = object({ nodes: list(rosterEntryShape), goneGuests: optional(list(count)) });
-const refusedShape = object({ node: count, incarnation: count, request: count, stamp: count, failure: failureShape });
-const digestShape = object({ part: count, to: optional(count), digest: count });
 
 /** The server that is replicated. */
 export type ReplicatedServer = FilledServer & {
@@ -100,38 +80,20 @@ export class Replica {
   readonly log: ReplicaLog;
   /** By the hashes of their names. */
   readonly policies: ReadonlyMap<number, LogPolicy>;
+  /** Repeats the log of its head, or its own. */
+  readonly repeater: LogRepeater;
   /** Of a standby: takes the log of its head. */
   readonly standbyLog: StandbyLog = new StandbyLog(this);
   /** The scheduler's word, which comes with the rank. */
   isStandby = false;
-  /** What repeats the steps of parts that come and go. */
-  exchange: ExchangeRepeater | undefined;
-  /** Of a standby: the last entry that it has repeated. */
-  applied = 0;
   readonly #options: ReplicaOptions;
   readonly #server: ReplicatedServer;
-  readonly #header = new FrameHeader();
-  readonly #entries = new EntryReader();
-  readonly #refusedAhead = new RefusedAhead();
-  /** What the entries lie in that are being repeated, and its words. */
-  #bytes: Uint8Array = new Uint8Array(0);
-  #words: Uint32Array = new Uint32Array(0);
-  /** Of a standby, and of a head that was one: what it knows of each worker's requests. */
-  readonly #standIns = new Map<number, StandInChannel>();
   /** The channels of workers that this head inherited, and has met. */
   #met = new WeakSet<Channel>();
   /** Of a head: the copy that is under way. */
   #fill: Fill | undefined;
   /** Of a head: the last read in several frames of each worker (Fill.F5). */
   readonly #longReads = new Map<Channel, number>();
-  /** Of a standby: whether parts are still to come. Digests of what has not come make no sense. */
-  #isFilling = false;
-  #hasBegun = false;
-  #workers: readonly RosterEntry[] = [];
-  /** Of a durable server: who it is, or was when it ended. */
-  identity: ServerIdentity | undefined;
-  /** Whether entries come from its own disk. */
-  #isComingBack = false;
   /** What the state came to when it was written last. */
   #stateBytes = 0;
   #sinceDigest = 0;
@@ -147,6 +109,7 @@ export class Replica {
       ...ours.map((fn) => [fn.nameHash, policyOf(fn, options)] as const),
       ...users.map(({ nameHash, isUpdate }) => [nameHash, isUpdate ? "repeated" : "read"] as const),
     ]);
+    this.repeater = new LogRepeater(server, this.policies, options.host);
   }
 
   // The head.
@@ -173,14 +136,7 @@ export class Replica {
     if (this.isStandby) return;
     const workers = nodes.filter(({ role }) => role === "worker");
     if (this.log.isOn) this.log.appendText(EntryKind.WORKERS, { nodes: workers, goneGuests });
-    this.#followWorkers(workers, goneGuests);
-  }
-
-  #followWorkers(workers: readonly RosterEntry[], goneGuests: readonly number[]): void {
-    this.#workers = workers;
-    this.#server.followWorkers(workers);
-    this.#server.forgetGuests(goneGuests);
-    for (const node of goneGuests) this.#standIns.delete(node);
+    this.repeater.followWorkers(workers, goneGuests);
   }
 
   /**
@@ -205,7 +161,7 @@ export class Replica {
     for (const [known] of this.#longReads) if (known.ended !== undefined) this.#longReads.delete(known);
     const fill = new Fill({ server, log, clock, longReads: this.#longReads, answers, begin, filled: done, failed, batchBytes });
     this.#fill = fill;
-    log.appendText(EntryKind.WORKERS, { nodes: this.#workers });
+    log.appendText(EntryKind.WORKERS, { nodes: this.repeater.workers });
     return fill;
   }
 
@@ -218,19 +174,19 @@ export class Replica {
   async openDurable(): Promise<void> {
     const { durable } = this.#options;
     if (durable === undefined) return;
-    this.#isComingBack = true;
+    this.repeater.isComingBack = true;
     await durable.open((page) => this.#restore(page));
-    this.#isComingBack = false;
+    this.repeater.isComingBack = false;
     this.log.goOnAfter(this.applied);
     this.log.sendTo(diskSink(durable));
   }
 
   /** Repeats what a process before left when it was stopped (PlannedStop.open). */
   async openStopped(left: DurableLog): Promise<void> {
-    this.#isComingBack = true;
+    this.repeater.isComingBack = true;
     await left.open((page) => this.#restore(page));
-    this.#isComingBack = false;
-    if (this.identity === undefined || this.#isFilling)
+    this.repeater.isComingBack = false;
+    if (this.repeater.identity === undefined || this.repeater.isFilling)
       throw new WeighbridgeError("ABORTED", "the stop of the server before this one was not finished");
     this.log.goOnAfter(this.applied);
   }
@@ -249,18 +205,6 @@ export class Replica {
     });
   }
 
-  /** What follows in the log was cut by this placement. */
-  #isNow(identity: ServerIdentity): void {
-    this.identity = identity;
-    const { placement } = identity.roster;
-    if (placement !== undefined && this.#server.ownership.epoch === 0) this.exchange?.repeatPlacement(placement, rankOf(identity.node));
-  }
-
-  /** The rank of a standby, or that which the disk of a durable server has. */
-  get #rank(): number {
-    return rankOf(this.identity?.node ?? this.#options.host.id);
-  }
-
   #restore({ first, entries }: LogPage): void {
     this.log.byteCount += entries.byteLength;
     try {
@@ -274,7 +218,7 @@ export class Replica {
   /** Who this durable server is, before anything is acknowledged under that name. */
   identify(identity: ServerIdentity): void {
     if (this.#options.durable === undefined) return;
-    this.identity = identity;
+    this.repeater.identity = identity;
     this.log.appendText(EntryKind.IDENTITY, identity);
   }
 
@@ -288,7 +232,7 @@ export class Replica {
     };
     try {
       const fill = this.#begin({
-        begin: () => log.appendText(EntryKind.IDENTITY, this.identity), // DurableLog.D3
+        begin: () => log.appendText(EntryKind.IDENTITY, this.repeater.identity), // DurableLog.D3
         failed,
         filled: () => {
           this.#stateBytes = fill.byteCount;
@@ -321,7 +265,7 @@ export class Replica {
 
   /** Those that this head keeps for its workers, and those that it kept for them as a standby. */
   #answers(): AnswersImage {
-    const inherited = [...this.#standIns.values()].map((standIn) => ({
+    const inherited = [...this.repeater.standIns.values()].map((standIn) => ({
       worker: standIn.id,
       incarnation: standIn.incarnation,
       kept: [...standIn.kept()].flatMap((answers) => keptImage(Infinity, answers)),
@@ -355,16 +299,16 @@ export class Replica {
 
   /** The first frame of a worker's new conversation with a head that was a standby: unfinished requests go on. */
   meet(channel: Channel): void {
-    if (this.#standIns.size === 0 || this.#met.has(channel)) return;
+    if (this.repeater.standIns.size === 0 || this.#met.has(channel)) return;
     this.#met.add(channel);
-    if (this.#standIns.get(channel.id)?.incarnation !== channel.incarnation) return;
+    if (this.repeater.standIns.get(channel.id)?.incarnation !== channel.incarnation) return;
     this.#server.functions.handOver(channel);
     this.#server.unfinishedRequests.handOver(channel);
   }
 
   /** Answers an update that this head repeated as a standby, if it kept the answer. */
   answerAgain(channel: Channel, header: FrameHeader): boolean {
-    const standIn = this.#standIns.get(channel.id);
+    const standIn = this.repeater.standIns.get(channel.id);
     const answers = standIn?.incarnation === channel.incarnation ? standIn.answerOf(header.stamp) : undefined;
     if (answers === undefined) return false;
     const label = keptLabel(header);
@@ -377,7 +321,7 @@ export class Replica {
 
   /** Of a standby: whether it has nothing, or not everything yet. It began with its head, or is filled (fill.ts). */
   get isFilling(): boolean {
-    return this.#isFilling;
+    return this.repeater.isFilling;
   }
 
   /** This server is a standby: it repeats the log of its head, and writes none. */
@@ -388,9 +332,9 @@ export class Replica {
 
   /** This standby is the head from now on, without a standby of its own. */
   promote(): void {
-    assert(!this.#isFilling, "a standby that is being filled takes over from nobody"); // Chains.I3
+    assert(!this.repeater.isFilling, "a standby that is being filled takes over from nobody"); // Chains.I3
     this.isStandby = false;
-    this.#refusedAhead.forget();
+    this.repeater.takeOver();
     this.log.stop();
   }
 
@@ -401,191 +345,18 @@ export class Replica {
 
   // The standby.
 
-  /** Whether what it has of the log is certain to be its state: nothing is missing that other entries stand for. */
+  /** The last entry that it has repeated. */
+  get applied(): number {
+    return this.repeater.applied;
+  }
+
+  /** LogRepeater.isWhole */
   get isWhole(): boolean {
-    return this.#hasBegun && !this.#isFilling;
+    return this.repeater.isWhole;
   }
 
   /** Repeats the entries from byte `at` on, numbered from `first` on. Throws if one cannot be repeated. */
   repeat(first: number, bytes: Uint8Array, at: number, byteCount: number): void {
-    if (!this.#hasBegun && (bytes[at] === EntryKind.FILL || this.#isComingBack)) this.applied = first - 1;
-    if (first > this.applied + 1) throw new WeighbridgeError("BAD_REQUEST", `entry ${first} came after entry ${this.applied}`);
-    if (bytes !== this.#bytes) {
-      this.#bytes = bytes;
-      this.#words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length >> 2);
-    }
-    let index = first;
-    const entry = this.#entries;
-    entry.begin(bytes, at, byteCount);
-    while (entry.next()) {
-      const known = this.applied + 1 - index; // so many frames of this entry were repeated before
-      index += entry.count;
-      if (known >= entry.count) continue;
-      if (this.#refusedAhead.isOpen && entry.kind !== EntryKind.REFUSED) this.#refusedAhead.end();
-      if (entry.count > 1) this.#repeatRun(entry, bytes, known);
-      else {
-        this.#repeatOne(entry, bytes);
-        this.applied++;
-      }
-      if (entry.kind !== EntryKind.IDENTITY) this.#hasBegun = true; // DurableLog.D3
-    }
+    this.repeater.repeat(first, bytes, at, byteCount);
   }
-
-  #repeatOne(entry: Readonly<ReadEntry>, entries: Uint8Array): void {
-    switch (entry.kind) {
-      case EntryKind.NOTHING:
-        break;
-      case EntryKind.THROWN:
-        this.#repeatThrown(entry, entries);
-        break;
-      case EntryKind.FRAME:
-      case EntryKind.KV:
-      case EntryKind.READ_END:
-        this.#repeatFrame(entry, entries);
-        break;
-      case EntryKind.REFUSED: {
-        const { node, incarnation, request, stamp, failure } = decodeJson(refusedShape, "a refusal", textOf(entry, entries));
-        this.#refusedAhead.compare(node, incarnation, stamp);
-        this.#server.clock.advance(node, incarnation, stamp);
-        this.#standInOf(node, incarnation).keep(stamp, { request, answers: [failureAnswer(stamp, failure)] });
-        break;
-      }
-      case EntryKind.WORKERS: {
-        const { nodes, goneGuests = [] } = decodeJson(workersShape, "the workers of a log", textOf(entry, entries));
-        this.#followWorkers(nodes, goneGuests);
-        break;
-      }
-      case EntryKind.DIGEST: {
-        const { part, to = part + 1, digest } = decodeJson(digestShape, "a digest", textOf(entry, entries));
-        const { digest: own } = digestOfParts(this.#server.parameters, part, { partsMax: to - part, bytesMax: Infinity });
-        if (own !== digest) throw new WeighbridgeError("BAD_REQUEST", `part ${part} comes to ${own} here, and to ${digest} at its head`);
-        break;
-      }
-      case EntryKind.FILL:
-        if (this.#hasBegun && this.#isComingBack) break; // it has all that comes with it
-        if (this.#hasBegun) throw new WeighbridgeError("BAD_REQUEST", "a standby is filled once, from the start");
-        this.#isFilling = true;
-        this.#loadPlacement(unpack(entries, entry) as ServerImage);
-        loadServer(this.#server, unpack(entries, entry) as ServerImage, ({ worker, incarnation }) => this.#standInOf(worker, incarnation));
-        break;
-      case EntryKind.PARTS:
-        if (this.#isComingBack && !this.#isFilling) break;
-        loadParts(this.#server.parameters, unpack(entries, entry) as PartsImage);
-        break;
-      case EntryKind.FILLED:
-        if (this.#isComingBack && !this.#isFilling) break;
-        this.#isFilling = false;
-        this.#filled(unpack(entries, entry) as FilledImage);
-        break;
-      case EntryKind.IDENTITY:
-        this.#isNow(decodeJson(identityShape, "an identity", textOf(entry, entries)));
-        break;
-      default:
-        if (repeatExchange(entry, entries, this.exchange, this.#rank)) break;
-        throw new WeighbridgeError("BAD_REQUEST", `there is no entry of kind ${entry.kind}`);
-    }
-  }
-
-  #loadPlacement({ placement }: ServerImage): void {
-    if (placement !== undefined) this.exchange?.repeatPlacement(placement, this.#rank);
-  }
-
-  #repeatFrame({ kind, at, node, incarnation }: Readonly<ReadEntry>, entries: Uint8Array): void {
-    const header = this.#header;
-    decodeHeader(this.#words, at >> 2, header);
-    const { clock, functions } = this.#server;
-    const handler = kind === EntryKind.KV ? this.#server.kvHandlerOf(header.app) : functions;
-    const standIn = this.#standInOf(node, incarnation);
-    standIn.begin(header);
-    if (kind === EntryKind.READ_END) {
-      const kept = Object.assign(new FrameHeader(), header);
-      standIn.whenSettled(header.request, () => handler.abandon?.(standIn, kept));
-      return;
-    }
-    if (header.stamp !== 0) clock.advance(node, incarnation, header.stamp); // Replica.I5
-    try {
-      handler.handle(standIn, header, entries, at + HEADER_BYTES, true);
-    } catch (thrown) {
-      if (this.#isFilling && this.policies.get(header.command) === "repeated") return; // a part may be missing
-      if (!isWeighbridgeError(thrown, "ANSWER_LOST")) throw thrown; // LoggedRequests.I7
-    }
-  }
-
-  /** RepeatedFunction.R2. Without all parts a function may do anything: what it made of its own state is replaced. */
-  #repeatThrown(entry: Readonly<ReadEntry>, entries: Uint8Array): void {
-    try {
-      this.#repeatFrame(entry, entries);
-    } catch {
-      return; // as its head did; why is the next entry
-    }
-    if (!this.#isFilling) throw new WeighbridgeError("BAD_REQUEST", "a function threw at its head, and not here");
-  }
-
-  /** The frames of a run but the first `known` ones. */
-  #repeatRun({ kind, count, at, bodyBytes, node, incarnation }: Readonly<ReadEntry>, entries: Uint8Array, known: number): void {
-    const header = this.#header;
-    decodeHeader(this.#words, at >> 2, header);
-    const stride = paddedBytes(header.payloadBytes);
-    if (bodyBytes !== HEADER_BYTES + count * stride)
-      throw new WeighbridgeError("BAD_REQUEST", `${count} frames of ${header.payloadBytes} bytes do not fit an entry of ${bodyBytes}`);
-    const handler = this.#server.kvHandlerOf(header.app);
-    const standIn = this.#standInOf(node, incarnation);
-    const applied = header.stamp === 0 ? undefined : this.#server.clock.entryOf(node, incarnation);
-    const isAhead = kind === EntryKind.KV_AHEAD;
-    if (isAhead) this.#refusedAhead.begin(node, incarnation, header);
-    header.more = 0;
-    for (let i = 0; i < count; i++) {
-      if (i >= known) {
-        standIn.begin(header);
-        if (applied !== undefined && header.stamp > applied.stamp) applied.stamp = header.stamp; // Replica.I5
-        try {
-          handler.handle(standIn, header, entries, at + HEADER_BYTES + i * stride, true);
-        } catch (thrown) {
-          this.#refusedInRun(standIn, header, thrown, isAhead);
-        }
-        this.applied++;
-      }
-      stepRun(header);
-    }
-  }
-
-  /** A frame of a run could not be repeated: of one that came ahead its head says whether that is so there, too. */
-  #refusedInRun(standIn: StandInChannel, { request, stamp }: FrameHeader, thrown: unknown, isAhead: boolean): void {
-    if (isWeighbridgeError(thrown, "ANSWER_LOST")) return; // LoggedRequests.I7
-    if (!isAhead || !isDetermined(thrown)) throw thrown;
-    this.#refusedAhead.add(stamp);
-    standIn.keep(stamp, { request, answers: [failureAnswer(stamp, toFailure(thrown))] });
-  }
-
-  /** What depends on all parts is as the head has it, instead of what was made here while some were missing. */
-  #filled({ answers, own }: FilledImage): void {
-    this.#server.ownState.load(own);
-    this.#keepAnswers(answers);
-  }
-
-  #keepAnswers(image: AnswersImage): void {
-    for (const standIn of this.#standIns.values()) standIn.forgetAnswers();
-    for (const { worker, incarnation, kept } of image) {
-      if ((this.#standIns.get(worker)?.incarnation ?? 0) > incarnation) continue;
-      const standIn = this.#standInOf(worker, incarnation);
-      for (const one of kept) standIn.keep(one.stamp, { request: one.request, answers: answersOf(one) });
-    }
-  }
-
-  #standInOf(node: number, incarnation: number): StandInChannel {
-    const known = this.#standIns.get(node);
-    if (known?.incarnation === incarnation) return known;
-    const made = new StandInChannel(this.#options.host, node, incarnation);
-    this.#standIns.set(node, made);
-    return made;
-  }
-}
-
-/** It gets the label of the request that asks for it. */
-function failureAnswer(stamp: number, failure: Failure): Answer {
-  return new Answer({ ...labelOf(new FrameHeader()), stamp }, { kind: Kind.FAILURE, payload: encodeJson(failure) });
-}
-
-function textOf({ at, textBytes }: Readonly<ReadEntry>, entries: Uint8Array): Uint8Array {
-  return entries.slice(at, at + textBytes);
 }

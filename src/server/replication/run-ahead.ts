@@ -18,7 +18,7 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import { kvPush } from "../../contracts/kv.ts";
 import type { Arena } from "../../kernel/arena.ts";
-import { KEY_BYTES } from "../../keys/key-range.ts";
+import { KEY_BYTES } from "../../kernel/elements.ts";
 import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import { APP_CUT, type FrameHeader, paddedBytes } from "../../wire/frame.ts";
 import { nameOf } from "../../wire/node-id.ts";

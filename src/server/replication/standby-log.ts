@@ -1,5 +1,5 @@
 // standby-log — how a standby takes the log of its head: from whom, when it acknowledges, and what becomes of it when
-// an entry cannot be repeated. Not what an entry does (replica.ts), nor its bytes (log-call.ts, log-entry.ts).
+// an entry cannot be repeated. Not what an entry does (log-repeater.ts), nor its bytes (log-call.ts, log-entry.ts).
 //
 //   LOG ── from the head, and it fits behind what was repeated ──► acknowledged ──► repeated, in the same call
 //

@@ -3,7 +3,8 @@
 
 import { badArgument, isWeighbridgeError, reasonAndSite, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
-import { ELEMENT_NAMES, isRowElement, ROW_ELEMENTS, type RowElement, WORD_BYTES } from "../../kernel/row-element.ts";
+import { WORD_BYTES } from "../../kernel/elements.ts";
+import { ELEMENT_NAMES, isRowElement, ROW_ELEMENTS, type RowElement } from "../../kernel/row-element.ts";
 import { type Check, count, object, oneOf, shortText } from "../../wire/json-body.ts";
 import type { PsRowType } from "./ps-row-type.ts";
 

@@ -14,7 +14,8 @@
 //       the lower column.
 
 import { badRequest, WeighbridgeError } from "../../base/errors.ts";
-import { ROW_ELEMENTS, type RowArray, type RowElement, type RowNumber, rowNumber, WORD_BYTES } from "../../kernel/row-element.ts";
+import { WORD_BYTES } from "../../kernel/elements.ts";
+import { ROW_ELEMENTS, type RowArray, type RowElement, type RowNumber, rowNumber } from "../../kernel/row-element.ts";
 import type { RowPlace } from "./column-updates.ts";
 
 /** Columns of sparse rows are below this (SparseRows.S1): the exponent of an f32 of these bits is not all ones. */

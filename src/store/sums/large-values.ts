@@ -1,8 +1,8 @@
 // large-values — u64 key -> LargeValue. The key's table row holds a handle: the index of the value in an array.
 
 import type { ElementType } from "../../kernel/elements.ts";
+import { KEY_BYTES } from "../../kernel/elements.ts";
 import { DONE, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
-import { KEY_BYTES } from "../../keys/key-range.ts";
 import { RowTable } from "../row-table.ts";
 import { type LargeHost, LargeValue } from "./large-value.ts";
 import { keyAt } from "./sum-batch.ts";

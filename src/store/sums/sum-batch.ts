@@ -3,7 +3,7 @@
 
 import { badRequest } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
-import { KEY_BYTES } from "../../keys/key-range.ts";
+import { KEY_BYTES } from "../../kernel/elements.ts";
 
 const LENGTH_BYTES = 4;
 

@@ -2,9 +2,8 @@
 // with their part. SumStore adds to them and reads them.
 
 import { bytesOf } from "../../base/bytes.ts";
-import { ElementType, elementBytesOf } from "../../kernel/elements.ts";
+import { ElementType, elementBytesOf, KEY_BYTES } from "../../kernel/elements.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
-import { KEY_BYTES } from "../../keys/key-range.ts";
 import type { TableFreeze } from "../table-freeze.ts";
 import type { BlockHold } from "./large-value.ts";
 import { RowMemory } from "./row-memory.ts";
@@ -121,7 +120,7 @@ export class SumState {
     const isLarge = this.tables.isLarge(width);
     const stride = payloads.length / keys.length;
     const byteCount = keys.byteLength + (isLarge ? 0 : payloads.length);
-    const at = arena.tryAllocateBeyond(byteCount) || arena.allocate(byteCount); // no holes among the rows
+    const at = arena.allocateBulk(byteCount); // no holes among the rows
     try {
       arena.bytes.set(bytesOf(keys), at);
       if (isLarge) {

@@ -11,9 +11,8 @@
 //       (RowTable), blocks are held.
 
 import { badRequest, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
-import { ElementType, elementArrayOf, isElementType } from "../../kernel/elements.ts";
+import { ElementType, elementArrayOf, isElementType, KEY_BYTES } from "../../kernel/elements.ts";
 import { DONE, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
-import { KEY_BYTES } from "../../keys/key-range.ts";
 import type { RowTable } from "../row-table.ts";
 import { BLOCK_BYTES, type BlockHold, blockBytesOf, type LargeValue } from "./large-value.ts";
 import { LISTED_KEYS_MIN } from "./row-memory.ts";

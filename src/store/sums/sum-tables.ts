@@ -15,9 +15,8 @@
 
 import { WeighbridgeError } from "../../base/errors.ts";
 import { type Arena, stateFull } from "../../kernel/arena.ts";
-import { ElementType, elementBytesOf } from "../../kernel/elements.ts";
+import { ElementType, elementBytesOf, KEY_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import { DONE, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
-import { KEY_BYTES } from "../../keys/key-range.ts";
 import { RowTable } from "../row-table.ts";
 import type { LargeValue } from "./large-value.ts";
 import { LargeValues } from "./large-values.ts";
@@ -28,7 +27,6 @@ import type { ExpectedSums, SumHost } from "./sum-requests.ts";
 export const LARGE_BYTES_MIN: number = 16 * 1024;
 
 const NO_WIDTH = -1;
-const WORD_BYTES = 4;
 
 type SumTablesOptions = {
   readonly host: SumHost;

@@ -12,7 +12,8 @@
 
 import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
-import { elementsAt, fillElements, ROW_ELEMENTS, type RowArray, type RowElement, WORD_BYTES } from "../../kernel/row-element.ts";
+import { WORD_BYTES } from "../../kernel/elements.ts";
+import { elementsAt, fillElements, ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
 import type { RowsInHand } from "../row-types/ps-row-type.ts";
 import { LearningRate } from "./learning-rate.ts";
 import type { ResolvedOptimizer } from "./optimizer-spec.ts";

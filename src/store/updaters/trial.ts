@@ -7,10 +7,9 @@
 //       slot.
 
 import type { Arena } from "../../kernel/arena.ts";
+import { FLOAT_BYTES } from "../../kernel/elements.ts";
 import type { OptimizerKernels } from "../../kernel/optimizer-kernels.ts";
 import type { SlotLayout } from "./slot-layout.ts";
-
-const FLOAT_BYTES = 4;
 
 /** Rows that lie side by side, and are about to be updated. Indexes of floats, not addresses. */
 type TriedRows = {

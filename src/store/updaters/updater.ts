@@ -12,6 +12,7 @@
 import { AssertionError } from "../../base/assert.ts";
 import { badArgument, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
+import { FLOAT_BYTES } from "../../kernel/elements.ts";
 import {
   BETA_POWERS_BYTES,
   HYPER,
@@ -30,7 +31,6 @@ import type { BlockAddresses, ParameterUpdater } from "./parameter-updater.ts";
 import { rowSlotFloats, type SlotLayout, type SlotOwner, slotLayoutOf } from "./slot-layout.ts";
 import { Trial } from "./trial.ts";
 
-const FLOAT_BYTES = 4;
 const STEP_MAX = 2 ** 32 - 1;
 
 export type UpdateStep = {

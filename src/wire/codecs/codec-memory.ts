@@ -2,9 +2,8 @@
 // calls.
 
 import type { Arena } from "../../kernel/arena.ts";
+import { FLOAT_BYTES } from "../../kernel/elements.ts";
 import type { CodecContext } from "./value-codec.ts";
-
-const FLOAT_BYTES = 4;
 
 /** One span that grows as needed, kept until closed. */
 export class ScratchSpan {

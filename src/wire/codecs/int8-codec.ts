@@ -5,6 +5,7 @@
 
 import { badArgument } from "../../base/errors.ts";
 import type { CodecKernels } from "../../kernel/codec-kernels.ts";
+import { FLOAT_BYTES } from "../../kernel/elements.ts";
 import {
   type CodecContext,
   checkByteCount,
@@ -16,8 +17,6 @@ import {
   ValueCodecId,
   type ValueShape,
 } from "./value-codec.ts";
-
-const FLOAT_BYTES = 4;
 
 export class Int8Codec implements ValueCodec {
   readonly id: number;

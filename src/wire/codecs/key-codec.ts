@@ -19,7 +19,7 @@ import { assert } from "../../base/assert.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { CODEC_COUNT_MAX, type CodecKernels, DeltaStatus, deltaKeysBound } from "../../kernel/codec-kernels.ts";
-import { KEY_BYTES } from "../../keys/key-range.ts";
+import { KEY_BYTES } from "../../kernel/elements.ts";
 import { type CodecContext, malformed } from "./value-codec.ts";
 
 export const KeyForm = { RAW: 0, DELTA: 1, NAMED: 2 } as const;

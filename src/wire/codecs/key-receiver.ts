@@ -4,7 +4,7 @@
 import { assert } from "../../base/assert.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { CODEC_COUNT_MAX } from "../../kernel/codec-kernels.ts";
-import { KEY_BYTES } from "../../keys/key-range.ts";
+import { KEY_BYTES } from "../../kernel/elements.ts";
 import { decodeKeyDeltas, KEY_SECTION_HEADER_BYTES, KeyForm, type KeyListName, keysNotAscending, padded, REMEMBER } from "./key-codec.ts";
 import { type HeldKeyList, type ReceivedKeyLists, unknownKeyList } from "./received-key-lists.ts";
 import { type CodecContext, malformed } from "./value-codec.ts";

@@ -1,6 +1,7 @@
 // payload-codec — encodes the values of one message by the codec of its direction, then compresses them if the link
 // says so and it pays. Works on spans of the arena; spec/codecs.md, §1 and §5.
 
+import { FLOAT_BYTES } from "../../kernel/elements.ts";
 import { ScratchSpan } from "./codec-memory.ts";
 import {
   COMPRESSED_HEADER_BYTES,
@@ -18,8 +19,6 @@ import { openValueCodec, type ValueCodecChoice } from "./link-encoding.ts";
 import { packPayload, type SparseStage, unpackPayload } from "./sparse-payload.ts";
 import type { CodecContext, DecodeJob, EncodeJob, ValueCodec, ValueShape } from "./value-codec.ts";
 import { floatCountOf, malformed } from "./value-codec.ts";
-
-const FLOAT_BYTES = 4;
 
 export class PayloadCodec {
   /** Whether payloads are the floats themselves, so that nothing has to be encoded or decoded. */

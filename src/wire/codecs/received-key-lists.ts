@@ -3,7 +3,7 @@
 
 import { assert } from "../../base/assert.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
-import { KEY_BYTES } from "../../keys/key-range.ts";
+import { KEY_BYTES } from "../../kernel/elements.ts";
 import { type KeyListName, nameOfKeys } from "./key-codec.ts";
 import { type CodecContext, malformed } from "./value-codec.ts";
 

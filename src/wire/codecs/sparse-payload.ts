@@ -8,11 +8,11 @@
 //   SparsePayload.S1. The receiver takes no more memory than the payload may have, whatever the bytes say.
 
 import { packedWordsBound } from "../../kernel/codec-kernels.ts";
+import { WORD_BYTES } from "../../kernel/elements.ts";
 import type { ScratchSpan } from "./codec-memory.ts";
 import { COMPRESSED_HEADER_BYTES, CompressionMethod, type GeneralCompression, writeCompressedHeader } from "./general-compression.ts";
 import { type CodecContext, malformed } from "./value-codec.ts";
 
-const WORD_BYTES = 4;
 const INNER_HEADER_BYTES = 8;
 /** At most one word in so many may be other than 0. */
 const WORDS_PER_OCCUPIED = 4;

@@ -10,6 +10,7 @@
 import { assert } from "../../base/assert.ts";
 import { badArgument } from "../../base/errors.ts";
 import { deltaKeysBound, topKScratchBytes } from "../../kernel/codec-kernels.ts";
+import { FLOAT_BYTES } from "../../kernel/elements.ts";
 import { ScratchSpan } from "./codec-memory.ts";
 import { decodeKeyDeltas } from "./key-codec.ts";
 import {
@@ -25,7 +26,6 @@ import {
 
 const HEADER_BYTES = 8;
 const INDEX_BYTES = 8;
-const FLOAT_BYTES = 4;
 
 const aligned = (byteCount: number): number => Math.ceil(byteCount / FLOAT_BYTES) * FLOAT_BYTES;
 

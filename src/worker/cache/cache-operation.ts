@@ -6,6 +6,7 @@
 //   CacheOperation.O1. What was acknowledged or answered before something failed is used, then the failure is thrown.
 
 import { WeighbridgeError } from "../../base/errors.ts";
+import { KEY_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import { ArenaSpans } from "../arena-spans.ts";
 import { type Admit, AS_IT_IS } from "../parameter-control.ts";
 import type { RowPlan } from "../router/row-plan.ts";
@@ -15,8 +16,6 @@ import { PullPart } from "./pull-part.ts";
 import { PushPart } from "./push-part.ts";
 import { checkAnswer, type ExchangeCall, type RowExchange } from "./row-exchange.ts";
 
-const KEY_BYTES = 8;
-const WORD_BYTES = 4;
 /** How many rows of failed pushes are kept beside those of cached rows. */
 const UNPUSHED_ROWS_MAX = 2 ** 20;
 

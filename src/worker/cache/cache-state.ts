@@ -5,6 +5,7 @@
 //   CacheState.C1. A cache that finds no room takes none: what was opened of it is closed again.
 
 import type { Arena } from "../../kernel/arena.ts";
+import { FLOAT_BYTES } from "../../kernel/elements.ts";
 import { type RowKernels, simdRowKernels } from "../../kernel/row-kernels.ts";
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import { ArenaSpans } from "../arena-spans.ts";
@@ -16,8 +17,6 @@ import { PendingUpdates } from "./pending-updates.ts";
 import { RowCache } from "./row-cache.ts";
 import { sharedBytes } from "./shared-rows.ts";
 import { UnsettledPushes } from "./unsettled-pushes.ts";
-
-const FLOAT_BYTES = 4;
 
 export type CacheStateOptions = {
   readonly rows: number;

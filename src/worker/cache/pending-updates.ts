@@ -10,16 +10,13 @@
 //       held until it is known whether it has them.
 
 import { type Arena, arenaFull } from "../../kernel/arena.ts";
+import { FLOAT_BYTES, KEY_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import { CURSOR_BYTES, DONE, type Kernels, LIST_ROWS_MAX, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
 import { type RowKernels, simdRowKernels } from "../../kernel/row-kernels.ts";
 import { resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import type { ArenaSpans } from "../arena-spans.ts";
 import type { RowPlanner } from "../router/row-plan.ts";
 import { LocalOptimizer } from "./local-optimizer.ts";
-
-const KEY_BYTES = 8;
-const FLOAT_BYTES = 4;
-const WORD_BYTES = 4;
 
 /** Updates of some rows, in memory of their own. */
 export type TakenUpdates = { readonly keys: BigUint64Array; readonly gradients: Float32Array; readonly updates: Uint32Array };

@@ -14,16 +14,13 @@
 //   PullPart.L3. What is delivered is the copy with this worker's pending updates laid over it.
 
 import { assert } from "../../base/assert.ts";
+import { FLOAT_BYTES, KEY_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import type { ArenaSpans } from "../arena-spans.ts";
 import type { RowPlan } from "../router/row-plan.ts";
 import type { CacheState } from "./cache-state.ts";
 import { NO_SLOT } from "./eviction-order.ts";
 import type { SyncAnswer, SyncList, SyncPart } from "./row-exchange.ts";
-
-const KEY_BYTES = 8;
-const FLOAT_BYTES = 4;
-const WORD_BYTES = 4;
 
 const KNOWN = 0;
 const REFRESH = 1;

@@ -9,16 +9,13 @@
 //       exactly once. Nothing can fail between the acknowledgement and that: the memory for it was taken before
 //       anything was sent.
 
+import { FLOAT_BYTES, KEY_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import type { ArenaSpans } from "../arena-spans.ts";
 import type { RowPlan } from "../router/row-plan.ts";
 import type { CacheState } from "./cache-state.ts";
 import { NO_SLOT } from "./eviction-order.ts";
 import type { Acknowledged, PushList, ServerRows, Unsure } from "./row-exchange.ts";
-
-const KEY_BYTES = 8;
-const FLOAT_BYTES = 4;
-const WORD_BYTES = 4;
 
 export class PushPart {
   readonly list: PushList;

@@ -14,6 +14,7 @@
 
 import { badRequest, type WeighbridgeError } from "../../base/errors.ts";
 import { type CachedRowsPush, cachePush, cachePushSync, cacheSync, type FreshRows, type RowsSync } from "../../contracts/cached-rows.ts";
+import { FLOAT_BYTES, KEY_BYTES } from "../../kernel/elements.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import { type CallFate, mayBeApplied } from "../../peer/call.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
@@ -22,9 +23,6 @@ import type { ParameterHandle } from "../parameter-handle.ts";
 import type { AnyRequest, Recut } from "../router/function-request.ts";
 import type { RowPlan, RowPlanner } from "../router/row-plan.ts";
 import { requestOf } from "../router.ts";
-
-const KEY_BYTES = 8;
-const FLOAT_BYTES = 4;
 
 /** Some rows of a list, of one server as the placement of an epoch has it. */
 export type ServerRows = { readonly server: number; readonly epoch: number; readonly from: number; readonly to: number };

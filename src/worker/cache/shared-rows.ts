@@ -21,10 +21,10 @@
 //   SharedRows.S3. `find`, `findAll`, `pin` and `unpin` allocate nothing and take no lock.
 
 import { assert } from "../../base/assert.ts";
+import { WORD_BYTES } from "../../kernel/elements.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import { NO_SLOT } from "./eviction-order.ts";
 
-const WORD_BYTES = 4;
 const ALIGNMENT = 8;
 
 /** Of a record. */

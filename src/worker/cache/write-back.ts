@@ -13,12 +13,10 @@
 
 import { assert } from "../../base/assert.ts";
 import type { Arena } from "../../kernel/arena.ts";
+import { FLOAT_BYTES, KEY_BYTES } from "../../kernel/elements.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
 import { ArenaSpans } from "../arena-spans.ts";
 import type { RawRows } from "../raw-rows.ts";
-
-const KEY_BYTES = 8;
-const FLOAT_BYTES = 4;
 
 export type RowWriter = Pick<RawRows, "rowFloats" | "write">;
 

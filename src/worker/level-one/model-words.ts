@@ -15,6 +15,7 @@
 //   ModelWords.W3. A thread that sleeps has found nothing to do, under the lock. The next with work rings it.
 
 import { asError, type ErrorCode, WeighbridgeError } from "../../base/errors.ts";
+import { WORD_BYTES } from "../../kernel/elements.ts";
 
 export const DEVICES_MAX = 64;
 /** One less can be there. */
@@ -22,7 +23,6 @@ export const KEYS_MAX = 16_384;
 const FAILURES = 128;
 const FAILURE_WORDS = 512;
 const DETAIL_LENGTH_MAX = 96;
-const WORD_BYTES = 4;
 const LOCK_WAIT_MS_MAX = 5000;
 /** Attempts before a thread sleeps for a millisecond. */
 const SPINS = 200;

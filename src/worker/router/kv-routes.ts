@@ -78,7 +78,7 @@ export class KvRoutes implements KvRouter {
     eachPart(request, cuts, WHOLE, (part, range) => {
       const rank = this.#router.servers[range] as number;
       const calls = cutPart(request, part, epoch);
-      if (!isForced) this.#checkRoom(rank, calls.length);
+      if (!isForced) this.#router.channels[rank]?.checkRoom(calls.length, ": await room() first"); // Router.R1
       callsOfRank[rank] = calls;
       callCount += calls.length;
     });
@@ -166,26 +166,15 @@ export class KvRoutes implements KvRouter {
     else request.owner.ended(request, detachedError({ isUpdate: request.sent !== undefined, sendCount: 0 }));
   }
 
-  /** Router.R1 */
-  #checkRoom(rank: number, callCount: number): void {
-    const channel = this.#router.channels[rank];
-    if (channel === undefined || channel.admits(callCount)) return;
-    throw new WeighbridgeError("QUEUE_FULL", `${callCount} more calls do not fit the queue to ${channel.name}: await room() first`, {
-      retryable: true,
-    });
-  }
-
   /** Sends calls to the servers of these ranks. */
   #send(callsOfRank: readonly (readonly KvCall[] | undefined)[]): void {
     for (let rank = 0; rank < callsOfRank.length; rank++) {
       const calls = callsOfRank[rank];
       if (calls === undefined) continue;
-      const channel = this.#router.gone[rank] === undefined ? this.#router.channels[rank] : undefined;
-      for (const call of calls) {
-        call.server = rank;
-        if (channel !== undefined) channel.send(call, true);
-        else this.#router.failSoon(rank, call);
-      }
+      const channel = this.#router.reachable[rank];
+      for (const call of calls) call.server = rank;
+      if (channel === undefined) this.#router.failSoon(rank, calls);
+      else for (const call of calls) channel.send(call, true);
     }
   }
 }
@@ -195,8 +184,8 @@ function submitWhole(request: KvRequest, router: Router): boolean {
   const owner = soleOwner(request.keys, router.ranges);
   if (owner < 0) return false;
   const rank = router.servers[owner] as number;
-  const channel = router.channels[rank];
-  if (channel === undefined || router.gone[rank] !== undefined || channel.room <= 0) return false;
+  const channel = router.reachable[rank];
+  if (channel === undefined || channel.room <= 0) return false;
   if (request.owner.incarnations[rank] !== channel.since) return false;
   request.epoch = router.epoch;
   request.open(1);

@@ -22,15 +22,13 @@ import {
   type RowJoin,
   simdDuplicateKernels,
 } from "../../kernel/duplicate-kernels.ts";
+import { FLOAT_BYTES, INDEX_BYTES, KEY_BYTES } from "../../kernel/elements.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
 import { type PartitionKernels, partitionScratchBytes, simdPartitionKernels } from "../../kernel/partition-kernels.ts";
 import { SimdKernels } from "../../kernel/simd-kernels.ts";
 import { PART_BITS, PART_COUNT, Placement, partOf } from "../../keys/placement.ts";
 import { sortKeys } from "../../keys/sort-keys.ts";
 
-const KEY_BYTES = 8;
-const FLOAT_BYTES = 4;
-const INDEX_BYTES = 4;
 const OWNER_BYTES = 2;
 /** Rows are copied out of the caller's array, and into it, by so many bytes: a small share of a second-level cache. */
 const PIECE_BYTES = 64 * 1024;

@@ -60,7 +60,9 @@ export class ServerDirectory {
   ranges: readonly Range[] = [];
   /** By rank; undefined until the roster names the server. */
   readonly channels: (Channel | undefined)[] = [];
-  /** Why a server cannot be asked, by rank (Router.R2). */
+  /** The same while calls may leave for it; undefined once it is gone (Router.R2). */
+  readonly reachable: (Channel | undefined)[] = [];
+  /** Why a server cannot be asked, by rank. */
   readonly gone: (WeighbridgeError | undefined)[] = [];
   /** Undefined until there are servers. */
   placement: Placement | undefined;
@@ -126,11 +128,11 @@ export class ServerDirectory {
     if (servers.length > 0) this.place(rangePlacement({ servers, epoch: 0 }));
   }
 
-  /** Fails a call to a server that is not there (Router.R2). */
-  failSoon(rank: number, call: Call): void {
+  /** Fails calls to a server that is not `reachable` (Router.R2). */
+  failSoon(rank: number, calls: readonly Call[]): void {
     const missing = `${nameOf(idOf("server", rank))} is not there yet`;
     const error = this.gone[rank] ?? new WeighbridgeError("NODE_DEAD", missing, { retryable: true });
-    this.clock.soon(() => call.failed(error));
+    for (const call of calls) this.clock.soon(() => call.failed(error));
   }
 
   /** Router.R2 */
@@ -140,12 +142,15 @@ export class ServerDirectory {
       if (role !== "server") continue;
       if (state === "alive" || isAwaited({ state, returns })) {
         const before = this.incarnationOf(rank);
+        const channel = this.#peer.dial(node, address, incarnation, { continues, returns });
         this.gone[rank] = undefined;
-        this.channels[rank] = this.#peer.dial(node, address, incarnation, { continues, returns });
+        this.channels[rank] = channel;
+        this.reachable[rank] = channel;
         if (before !== 0 && before !== this.incarnationOf(rank)) this.serverCame(rank);
       } else if (this.gone[rank] === undefined) {
         const error = nodeDeadError(node, state);
         this.gone[rank] = error;
+        this.reachable[rank] = undefined;
         this.channels[rank]?.failCalls(error);
       }
     }

@@ -12,11 +12,12 @@
 //   RowLocks.L4. What is read without a lock between two equal answers of `changesOf`, neither of them HELD, was so in
 //       one moment: a group is counted as changed before it is given back.
 
+import { WORD_BYTES } from "../../kernel/elements.ts";
+
 /** Groups of rows. */
 const LOCK_COUNT = 64;
 /** From one lock to the next: a line of the processor's cache. */
 const LINE_BYTES = 64;
-const WORD_BYTES = 4;
 const LINE_WORDS = LINE_BYTES / WORD_BYTES;
 /** Behind the word of a lock: how often it was given back, a count that begins again at 2^31. */
 const CHANGES = 1;

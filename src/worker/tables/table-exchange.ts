@@ -8,6 +8,7 @@
 
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { tableRead, tableUpdate } from "../../contracts/tables.ts";
+import { KEY_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import { ROW_ELEMENTS, type RowArray, type RowElement, wordsOf } from "../../kernel/row-element.ts";
 import { mayBeApplied } from "../../peer/call.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
@@ -18,8 +19,6 @@ import { requestOf } from "../router.ts";
 import type { RowOrigin, SentRows, SentUpdates, UpdatedRows } from "./sent-updates.ts";
 import type { Pusher } from "./subscribed-rows.ts";
 
-const KEY_BYTES = 8;
-const WORD_BYTES = 4;
 const HALF = 2 ** 32;
 /** So many requests with updates are kept before servers are asked what they have taken (TableExchange.E1). */
 const UNSETTLED_MAX = 64;

@@ -10,6 +10,7 @@
 //   ThreadBooks.B2. The thread waits for the owner only when all its books are closed. The owner copies them between
 //       two turns of its event loop.
 
+import { WORD_BYTES } from "../../kernel/elements.ts";
 import { ROW_ELEMENTS, type RowElement } from "../../kernel/row-element.ts";
 import type { RowPlace } from "../../store/row-types/column-updates.ts";
 import { type RowMemory, SharedRows } from "../cache/shared-rows.ts";
@@ -19,7 +20,6 @@ const BOOK_COUNT = 4;
 const OPEN = 0;
 const CLOSED = 1;
 const TAKEN = 2;
-const WORD_BYTES = 4;
 /** A book's state, and the clock of what is in it. */
 const BOOK_WORDS = 2;
 const WAIT_MS = 100;

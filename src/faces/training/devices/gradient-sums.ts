@@ -10,7 +10,7 @@
 //       product is made chunk by chunk, and added: the bits are those of gradients that are added.
 //   GradientSums.G2. There is nothing to hand out: the sum lies where the owner pulls it to.
 
-import { ElementType } from "../../../kernel/elements.ts";
+import { ElementType, WORD_BYTES } from "../../../kernel/elements.ts";
 import { type ReduceKernels, simdReduceKernels } from "../../../kernel/reduce-kernels.ts";
 import { PRODUCT } from "../../../nn/layer-kernels.ts";
 import type { Workspace } from "../../../nn/workspace.ts";
@@ -18,7 +18,6 @@ import type { DataRef, KeyPlan, ShareRunner, TaskBackend } from "../../../worker
 import { GradientFactors, type ProductShape } from "./gradient-factors.ts";
 
 const SHARE_BYTES = 2 ** 17;
-const WORD_BYTES = 4;
 /** Rows that the kernel makes at a time. */
 const TILE_ROWS = 4;
 const JOB_BYTES = 64;

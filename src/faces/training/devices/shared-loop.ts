@@ -14,6 +14,7 @@
 
 import { WeighbridgeError } from "../../../base/errors.ts";
 import type { Arena } from "../../../kernel/arena.ts";
+import { DOUBLE_BYTES, FLOAT_BYTES } from "../../../kernel/elements.ts";
 import { HYPER, type OptimizerKernels, type OptimizerNumber, SimdOptimizerKernels } from "../../../kernel/optimizer-kernels.ts";
 import { lookUntil } from "../../../worker/level-one/task-loop.ts";
 
@@ -27,7 +28,6 @@ const SHARE_BITS = 12;
 const SHARE_MASK = 2 ** SHARE_BITS - 1;
 const SHARES_MAX = 256;
 const SHARE_FLOATS = 2 ** 15;
-const FLOAT_BYTES = 4;
 
 const DONE_WAIT_MS_MAX = 5000;
 const WAIT_MS = 10;
@@ -121,8 +121,6 @@ function rowsOf(share: number, shareCount: number, rowCount: number): { readonly
   const from = Math.floor((share * rowCount) / shareCount);
   return { from, to: Math.floor(((share + 1) * rowCount) / shareCount) };
 }
-
-const DOUBLE_BYTES = 8;
 
 /** How other threads are told of a loop. */
 export type LoopCrew = { readonly loop: SharedLoop; readonly call: () => void };
