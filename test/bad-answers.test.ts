@@ -190,12 +190,14 @@ test("an answer that comes twice ends its call once and is counted", async () =>
 function answerAnything(random: Random): (request: RawFrame, reply: Reply) => void {
   const extremes = [0, 1, 4, 8, 12, 16, 24, 2 ** 20, 2 ** 40, 2 ** 52];
   const pick = <T>(items: readonly T[]): T => items[random.below(items.length)] as T;
+  const legal = kvPayload([], [1, 2], [1, 1]);
+  const failure = encodeJson({ code: "HANDLER_FAILED", message: "enough", retryable: false });
   return (request, reply) => {
     const { header } = request;
     const { functionId } = header;
     for (let i = random.below(3); i >= 0; i--) {
       const number = random.chance(0.9) ? header.request : Math.max(1, header.request - random.below(4));
-      const payload = random.chance(0.5) ? kvPayload([], [1, 2], [1, 1]) : new Uint8Array(random.below(300));
+      const payload = random.chance(0.5) ? legal : new Uint8Array(random.below(300));
       const extent = { total: random.chance(0.5) ? payload.length : pick(extremes), offset: random.chance(0.7) ? 0 : pick(extremes) };
       const flags = random.chance(0.7) ? 0 : pick([KvFlag.WHOLE, KvFlag.GATHERED, random.below(65_536)]);
       const roll = random.fraction();
@@ -207,7 +209,6 @@ function answerAnything(random: Random): (request: RawFrame, reply: Reply) => vo
           answerBytes({ ...request, header: Object.assign(new FrameHeader(), header, { request: number }) }, payload, extent, { flags }),
         );
     }
-    const failure = encodeJson({ code: "HANDLER_FAILED", message: "enough", retryable: false });
     reply(frameBytes(Kind.FAILURE, { request: header.request, functionId }, failure));
   };
 }

@@ -31,6 +31,8 @@ const DEADLY_CHANCE = 0.02;
 const SETTLED_MAX = 500;
 /** Failures are shorter; values are not looked at. */
 const KEPT_BYTES_MAX = 4096;
+/** What an answer says whose handler failed by a mistake of ours. */
+const OWN_ERROR = /AssertionError|TypeError|RangeError|ReferenceError|Error: /;
 const HONEST_WIDTH = 3;
 const HEAP_GROWTH_BYTES_MAX = 128 * 1024 * 1024;
 
@@ -166,11 +168,7 @@ class Assault {
       if (frame.header.kind !== Kind.FAILURE) continue;
       const { code, message } = failureOf(frame);
       this.codes.set(code, (this.codes.get(code) ?? 0) + 1);
-      assert.doesNotMatch(
-        message,
-        /AssertionError|TypeError|RangeError|ReferenceError|Error: /,
-        `${message}: answered to ${frame.header.toString()}`,
-      );
+      if (OWN_ERROR.test(message)) assert.fail(`${message}: answered to ${frame.header.toString()}`);
     }
     if (random.chance(0.5)) client.close();
     else client.destroy();

@@ -55,7 +55,7 @@ const EMPTY = "─";
 
 /** 12345 as "12,345". */
 export function number(value: number): string {
-  return value.toLocaleString("en-US");
+  return String(value).replace(/\B(?=(\d{3})+$)/g, ","); // toLocaleString takes 30 ms the first time
 }
 
 /** Three digits and a prefix: 12345678 as "12.3 M"; a unit may follow. */

@@ -6,9 +6,10 @@ import { createSharedModel } from "weighbridge/shared-model";
 import { DeviceNet, rowsOf, trainBatches } from "../../examples/15-multi-device-net/net.ts";
 import { readMnist } from "./datasets/mnist.ts";
 
+const train = readMnist("train");
+
 async function trained(deviceCount: number, batchCount: number): Promise<readonly Float32Array[]> {
   const devices = Array.from({ length: deviceCount }, (_, device) => device);
-  const train = readMnist("train");
   await using model = createSharedModel("local");
   await model.init(devices);
   const nets = await Promise.all(devices.map((device) => DeviceNet.open(model, device, rowsOf(deviceCount))));

@@ -25,6 +25,11 @@ export class PartBlocks {
     return indexes === undefined ? [] : ascending(indexes);
   }
 
+  /** The parts that have blocks. */
+  get parts(): Iterable<number> {
+    return this.#parts.keys();
+  }
+
   /** Replaces the block of this index, if any; its memory goes with its last hold. */
   put(index: number, block: Block): void {
     this.drop(index);

@@ -15,7 +15,7 @@ import type { Arena } from "../kernel/arena.ts";
 import { WORD_BYTES } from "../kernel/elements.ts";
 import type { Kernels } from "../kernel/kernels.ts";
 import { NO_ROOM_COUNT, type RowKernels } from "../kernel/row-kernels.ts";
-import { TableParts } from "./table-parts.ts";
+import { type PartMarks, TableParts } from "./table-parts.ts";
 import type { RowImages } from "./table-requests.ts";
 
 type PulledRowsOptions = {
@@ -102,11 +102,15 @@ export class PulledRows {
 
   /** Copies what is remembered of a part, for `load`. Throws ARENA_FULL. */
   *savePart(part: number): Iterable<PulledImages> {
-    const { valueBytes, ...shared } = this.#options;
     for (const [rank, { table }] of this.#workers) {
       if (table === 0) continue;
-      for (const images of new TableParts({ ...shared, table, payloadBytes: valueBytes }).save(part)) yield { rank, images };
+      for (const images of this.#partsOf(table).save(part)) yield { rank, images };
     }
+  }
+
+  /** As TableParts.mark. */
+  markParts(marks: PartMarks): void {
+    for (const table of this.#tables()) this.#partsOf(table).mark(marks);
   }
 
   /** Replaces rows by saved ones; idempotent. Throws ARENA_FULL. */
@@ -127,6 +131,11 @@ export class PulledRows {
 
   close(): void {
     for (const rank of this.ranks) this.forget(rank);
+  }
+
+  #partsOf(table: number): TableParts {
+    const { valueBytes, ...shared } = this.#options;
+    return new TableParts({ ...shared, table, payloadBytes: valueBytes });
   }
 
   *#tables(): Iterable<number> {

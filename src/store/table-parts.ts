@@ -9,7 +9,11 @@ import type { Arena } from "../kernel/arena.ts";
 import { KEY_BYTES, WORD_BYTES } from "../kernel/elements.ts";
 import { CURSOR_BYTES, type Kernels, LIST_ROWS_MAX, ROW_KEY_BYTES } from "../kernel/kernels.ts";
 import type { RowKernels } from "../kernel/row-kernels.ts";
+import { PART_COUNT, partOf } from "../keys/part.ts";
 import type { RowImages } from "./table-requests.ts";
+
+/** In a table of more rows most parts have some. */
+const MARKED_ROWS_MAX = PART_COUNT;
 
 type TablePartsOptions = {
   readonly arena: Arena;
@@ -18,6 +22,14 @@ type TablePartsOptions = {
   readonly table: number;
   readonly payloadBytes: number;
 };
+
+/** For each part 1 if there may be something of it, 0 if there is nothing. */
+export type PartMarks = Uint8Array;
+
+/** Marks the parts of the keys at this address in memory. */
+export function markParts(marks: PartMarks, words: Uint32Array, keys: number, keyCount: number): void {
+  for (let at = keys >>> 2, end = at + 2 * keyCount; at < end; at += 2) marks[partOf(words[at]!, words[at + 1]!)] = 1;
+}
 
 export class TableParts {
   readonly #options: TablePartsOptions;
@@ -37,6 +49,20 @@ export class TableParts {
 
   countOfPart(part: number): number {
     return this.#options.kernels.countPart(this.#options.table, part);
+  }
+
+  /** Marks the parts that have rows, and perhaps others: one walk where most parts are empty. Throws ARENA_FULL. */
+  mark(marks: PartMarks): void {
+    const { arena, kernels, table } = this.#options;
+    const rowCount = kernels.rowCount(table);
+    if (rowCount === 0) return;
+    if (rowCount > MARKED_ROWS_MAX) {
+      marks.fill(1);
+      return;
+    }
+    const { words } = arena;
+    const pages = this.#pages("all", (listed, count) => words.subarray(listed >>> 2, (listed >>> 2) + count));
+    for (const rows of pages) for (const row of rows) markParts(marks, words, row - ROW_KEY_BYTES, 1);
   }
 
   /**

@@ -11,7 +11,7 @@ import type { RowKernels } from "../kernel/row-kernels.ts";
 import { type PulledImages, PulledRows } from "./pulled-rows.ts";
 import { columnsOf, RowTable } from "./row-table.ts";
 import type { TableFreeze, TakenColumn } from "./table-freeze.ts";
-import type { TableParts } from "./table-parts.ts";
+import type { PartMarks, TableParts } from "./table-parts.ts";
 import type { RowColumns, RowImages, TableRestore } from "./table-requests.ts";
 import type { RowUpdater } from "./updaters/parameter-updater.ts";
 
@@ -177,6 +177,12 @@ export class TableState {
   /** What workers pulled of a part, for `loadPulled`. Throws ARENA_FULL. */
   savePulled(part: number): Iterable<PulledImages> {
     return this.pulled?.savePart(part) ?? [];
+  }
+
+  /** As TableParts.mark, with what workers pulled. */
+  markParts(marks: PartMarks): void {
+    this.parts.mark(marks);
+    this.pulled?.markParts(marks);
   }
 
   /** Throws ARENA_FULL. */

@@ -11,6 +11,7 @@ import { type Block, type BlockImage, type BlockSnapshot, type OpenBlock, Span }
 import type { Initializer } from "./initializers/initializer.ts";
 import { PartBlocks } from "./part-blocks.ts";
 import { PulledBlock } from "./pulled-block.ts";
+import type { PartMarks } from "./table-parts.ts";
 import type { TensorShape } from "./tensor-shape.ts";
 import type { ParameterUpdater } from "./updaters/parameter-updater.ts";
 
@@ -104,6 +105,11 @@ export class TensorBlocks {
 
   countOfPart(part: number): number {
     return this.#blocks.indexesOf(part).length;
+  }
+
+  /** Marks the parts that have blocks. */
+  markParts(marks: PartMarks): void {
+    for (const part of this.#blocks.parts) marks[part] = 1;
   }
 
   /** Copies the blocks of a part, for `loadBlock`. */

@@ -10,6 +10,10 @@ export type Checked<C> = C extends Check<infer T> ? T : never;
 
 const SHOWN_LENGTH_MAX = 80;
 
+// To make them takes longer than most bodies do.
+const encoder = new TextEncoder();
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
 function mismatch(path: string, expected: string, value: unknown): WeighbridgeError {
   return badRequest(`${path} must be ${expected}, but is ${describe(value)}`);
 }
@@ -76,24 +80,25 @@ export type ObjectShape = Readonly<Record<string, Check<unknown>>>;
 
 /** An object with these fields; fields it does not name are ignored, so that newer peers may add some. */
 export function object<S extends ObjectShape>(shape: S): Check<{ readonly [K in keyof S]: Checked<S[K]> }> {
+  const checks = Object.entries(shape);
   return (value, path) => {
     if (typeof value !== "object" || value === null || Array.isArray(value)) throw mismatch(path, "an object", value);
     const fields = value as Readonly<Record<string, unknown>>;
     const result: Record<string, unknown> = {};
-    for (const [name, check] of Object.entries(shape)) result[name] = check(fields[name], `${path}.${name}`);
+    for (const [name, check] of checks) result[name] = check(fields[name], `${path}.${name}`);
     return result as { readonly [K in keyof S]: Checked<S[K]> };
   };
 }
 
 export function encodeJson(value: unknown): Uint8Array {
-  return new TextEncoder().encode(JSON.stringify(value));
+  return encoder.encode(JSON.stringify(value));
 }
 
 /** `name` is the message's, for the error. */
 export function decodeJson<T>(check: Check<T>, name: string, body: Uint8Array): T {
   let value: unknown;
   try {
-    value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
+    value = JSON.parse(decoder.decode(body));
   } catch (cause) {
     throw new WeighbridgeError("BAD_REQUEST", `the body of ${name} is not JSON`, { cause });
   }

@@ -1,6 +1,5 @@
 // raw-frame — frames as plain data, legal or not: what hostile tests send and what they got back.
 
-import { joinBytes } from "../../src/base/bytes.ts";
 import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, paddedBytes } from "../../src/wire/frame.ts";
 import { FunctionId } from "../../src/wire/function-id.ts";
 import { encodeJson } from "../../src/wire/json-body.ts";
@@ -35,6 +34,10 @@ export function jsonFrameBytes(kind: Kind, fields: HeaderFields, body: unknown):
 
 /** Keys, values and lens one after the other, as a kv payload has them. */
 export function kvPayload(keys: readonly bigint[], values: ArrayLike<number> = [], lens: ArrayLike<number> = []): Uint8Array {
-  const parts = [BigUint64Array.from(keys), Float32Array.from(values), Int32Array.from(lens)];
-  return joinBytes(parts.map(({ buffer }) => new Uint8Array(buffer)));
+  const [valuesAt, lensAt] = [8 * keys.length, 8 * keys.length + 4 * values.length];
+  const bytes = new Uint8Array(lensAt + 4 * lens.length);
+  new BigUint64Array(bytes.buffer, 0, keys.length).set(keys);
+  new Float32Array(bytes.buffer, valuesAt, values.length).set(values);
+  new Int32Array(bytes.buffer, lensAt, lens.length).set(lens);
+  return bytes;
 }

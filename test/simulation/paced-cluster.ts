@@ -36,6 +36,10 @@ export type Transcript = { readonly reads: Map<string, Uint32Array[]>; readonly 
 const START_MS_MAX = 200;
 const BOUNDS = [0, 1, 2, 3, 5, 10, Infinity];
 
+/** The values of a parameter as bits: arrays that are copied from here stay in the heap of the engine. */
+const FLOATS = new Float32Array(VALUES);
+const BITS = new Uint32Array(FLOATS.buffer);
+
 class Job {
   readonly record = new Record();
   readonly transcript: Transcript = { reads: new Map(), rounds: new Map() };
@@ -185,7 +189,8 @@ export function runJob(options: JobOptions): JobOutcome {
 }
 
 function append<K>(lists: Map<K, Uint32Array[]>, key: K, values: Float32Array): void {
-  const list = lists.get(key) ?? [];
-  list.push(new Uint32Array(values.slice().buffer));
-  lists.set(key, list);
+  FLOATS.set(values);
+  const list = lists.get(key);
+  if (list === undefined) lists.set(key, [BITS.slice()]);
+  else list.push(BITS.slice());
 }

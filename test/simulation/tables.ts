@@ -15,6 +15,7 @@ import { TableGroup } from "../../src/faces/tables/table-group.ts";
 import type { TableThread } from "../../src/faces/tables/table-thread.ts";
 import { MemoryCluster } from "../../src/testing/memory-cluster.ts";
 import { SimCluster, type SimClusterOptions } from "../../src/testing/sim-cluster.ts";
+import { SETTLING } from "../support/settling.ts";
 
 export const FLOATS: DenseRowType<"f32"> = denseRow("f32");
 export const INTEGERS: DenseRowType<"i32"> = denseRow("i32");
@@ -70,7 +71,7 @@ export class TableCluster<C extends Cluster = Cluster> {
     options: TableClusterOptions,
     sim: Partial<SimClusterOptions> = {},
   ): Promise<TableCluster<SimCluster>> {
-    const cluster = new SimCluster({ seed, serverCount: options.servers ?? 1, workerCount: options.processes, ...sim });
+    const cluster = new SimCluster({ seed, serverCount: options.servers ?? 1, workerCount: options.processes, settle: SETTLING, ...sim });
     await cluster.start();
     return await TableCluster.over(cluster, options);
   }

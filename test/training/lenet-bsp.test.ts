@@ -16,8 +16,7 @@ import { EmbeddedCluster } from "../../src/node/embedded-cluster.ts";
 
 const BATCH = 16;
 const STEPS = 50;
-const digits = readMnist("train");
-const dataset = new ImageDataset(digits, { sampleCount: BATCH * STEPS });
+const dataset = new ImageDataset(readMnist("train", { countMax: BATCH * STEPS }));
 
 function lenet(): { readonly network: Sequential; readonly model: Model } {
   const workspace = new Workspace();

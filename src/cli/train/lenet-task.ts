@@ -23,7 +23,9 @@ export function openLenetTask(plan: TrainPlan): Task {
   const sampleCountMax = unitSizeMax(plan);
   const network = createLenet(workspace, { sampleCountMax });
   const confusion = new Confusion(LENET_CLASSES);
-  const training = new ImageDataset(readMnist("train", { directory: plan.data }), { sampleCount: plan.sampleCount });
+  const training = new ImageDataset(readMnist("train", { directory: plan.data, countMax: plan.sampleCount }), {
+    sampleCount: plan.sampleCount,
+  });
   const test = new ImageDataset(readMnist("test", { directory: plan.data }));
   const schedule = { type: "cosine", steps: updatesPerEpoch(plan), floor: RATE_FLOOR } as const;
   const weightCount = parametersOf(network).reduce((sum, { values }) => sum + values.length, 0);

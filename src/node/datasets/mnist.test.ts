@@ -77,6 +77,28 @@ describe("other files", () => {
     assert.deepEqual([...labels], [3, 9]);
   });
 
+  test("the first digits alone are read where no more are asked for, of whole files", () => {
+    const directory = directoryWith();
+    for (const [countMax, count] of [
+      [1, 1],
+      [2, 2],
+      [60_000, 2],
+    ] as const) {
+      const digits = readMnist("train", { directory, countMax });
+      assert.deepEqual([digits.count, digits.pixels.length, [...digits.labels]], [count, count * 784, [3, 9].slice(0, count)]);
+    }
+    for (const countMax of [0, -1, 1.5, NaN])
+      assert.throws(
+        () => readMnist("train", { directory, countMax }),
+        (error) => isWeighbridgeError(error, "BAD_ARGUMENT"),
+      );
+    const torn = directoryWith({ images: IMAGES.subarray(0, IMAGES.length - 1) });
+    assert.throws(
+      () => readMnist("train", { directory: torn, countMax: 1 }),
+      (error) => isWeighbridgeError(error, "DATASET_TORN"),
+    );
+  });
+
   test("missing ones are named", () => {
     const directory = directoryWith();
     assert.throws(

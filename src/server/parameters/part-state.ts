@@ -15,9 +15,11 @@
 
 import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
+import { PART_COUNT } from "../../keys/part.ts";
 import type { BlockImage } from "../../store/block-span.ts";
 import type { PulledImages } from "../../store/pulled-rows.ts";
 import type { SumImages } from "../../store/sums/sum-requests.ts";
+import type { PartMarks } from "../../store/table-parts.ts";
 import type { RowImages } from "../../store/table-requests.ts";
 import type { CatalogueEntry } from "../../wire/catalogue.ts";
 import type { ParameterImage } from "./hosted-parameter.ts";
@@ -31,6 +33,21 @@ export class PartState {
 
   constructor(parameters: Parameters) {
     this.#parameters = parameters;
+  }
+
+  /**
+   * The parts that have pages or sums, and perhaps others: most of the 4,096 of small parameters have none. Throws as
+   * `savePart`.
+   */
+  marks(): PartMarks {
+    const { all, sums } = this.#parameters;
+    const marks = new Uint8Array(PART_COUNT);
+    for (const parameter of all) {
+      if (parameter.failure !== undefined) throw parameter.failure;
+      parameter.markParts(marks);
+    }
+    for (const store of sums.all.values()) store.markParts(marks);
+    return marks;
   }
 
   /** All of a part, page by page. May miss changes between two pages. Throws ARENA_FULL, HANDLER_FAILED. */

@@ -20,6 +20,7 @@ import { type Arena, arenaFull } from "../../kernel/arena.ts";
 import { duplicateScratchBytes, joinDuplicates, type MergeNumber, type RowJoin } from "../../kernel/duplicate-kernels.ts";
 import { FLOAT_BYTES, INDEX_BYTES, KEY_BYTES } from "../../kernel/elements.ts";
 import { partOf } from "../../keys/part.ts";
+import { markParts, type PartMarks } from "../../store/table-parts.ts";
 import type { ParameterHost } from "./parameter-host.ts";
 import type { ServerUpdate } from "./parameter-pace.ts";
 
@@ -317,6 +318,11 @@ export class RowContribution implements ServerUpdate {
       gradients.set(floats.subarray(from, from + width), i * width);
     }
     return { keys, gradients, magnitude: this.#magnitude };
+  }
+
+  /** Marks the parts of its rows. */
+  markParts(marks: PartMarks): void {
+    for (const { keys, keyCount } of this.#chunks) markParts(marks, this.#host.arena.words, keys, keyCount);
   }
 
   /** Drops its rows of a part; returns the number of bytes. */

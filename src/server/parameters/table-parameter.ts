@@ -20,6 +20,7 @@ import { elementsAt, floatsOf, ROW_ELEMENTS, type RowArray } from "../../kernel/
 import { firstKeyFrom } from "../../keys/key-range.ts";
 import { checkChange, type TableSpec } from "../../store/parameter-spec.ts";
 import { elementOf, rowElements, rowTypeName, rowWords } from "../../store/row-types/row-type-spec.ts";
+import type { PartMarks } from "../../store/table-parts.ts";
 import type { KeyList, KeyOwners } from "../../store/table-requests.ts";
 import type { TableStore } from "../../store/table-store.ts";
 import { takesValues } from "../../store/updaters/optimizer-spec.ts";
@@ -312,6 +313,12 @@ export class TableParameter extends HostedParameter<TableSpec> {
     for (const images of this.store.parts.save(part)) yield { kind: "rows", images };
     for (const pulled of this.store.savePulled(part)) yield { kind: "pulledRows", pulled };
     yield* this.#rounds.savePart(part);
+  }
+
+  /** Marks the parts of which there is something to save, and perhaps others. Throws ARENA_FULL. */
+  markParts(marks: PartMarks): void {
+    this.store.markParts(marks);
+    this.#rounds.markParts(marks);
   }
 
   /** The caller notes the growth of the host. Throws ARENA_FULL, and for a round STALE_UPDATE or QUEUE_FULL. */

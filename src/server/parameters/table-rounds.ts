@@ -11,6 +11,7 @@
 //   TableRounds.R2. A part's share of a contribution counts once, however often it is loaded.
 
 import type { WeighbridgeError } from "../../base/errors.ts";
+import type { PartMarks } from "../../store/table-parts.ts";
 import type { KeyOwners } from "../../store/table-requests.ts";
 import type { TableStore } from "../../store/table-store.ts";
 import { keepBytes } from "./call-memory.ts";
@@ -67,6 +68,11 @@ export class TableRounds {
       const image = handle instanceof RowContribution ? handle.savePart(part) : undefined;
       return image === undefined ? [] : { kind: "openRows", part, holder: { worker, incarnation }, clock, image };
     });
+  }
+
+  /** Marks the parts that have a share in open rounds. */
+  markParts(marks: PartMarks): void {
+    for (const { handle } of this.#host.pacer.rounds.openOf(this.#roundId)) if (handle instanceof RowContribution) handle.markParts(marks);
   }
 
   /** TableRounds.R2. Throws ARENA_FULL, STALE_UPDATE for a round that is over here, QUEUE_FULL. */

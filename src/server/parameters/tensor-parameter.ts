@@ -5,6 +5,7 @@ import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import type { TensorBlock } from "../../contracts/function-context.ts";
 import { partOf } from "../../keys/part.ts";
 import type { TensorSpec } from "../../store/parameter-spec.ts";
+import type { PartMarks } from "../../store/table-parts.ts";
 import { TensorShape } from "../../store/tensor-shape.ts";
 import { TensorStore } from "../../store/tensor-store.ts";
 import type { ValueShape } from "../../wire/codecs/value-codec.ts";
@@ -149,6 +150,11 @@ export class TensorParameter extends HostedParameter<TensorSpec> {
   *savePart(part: number): Iterable<TensorPage> {
     for (const image of this.store.savePart(part)) yield { kind: "block", image };
     yield* this.pushes.save(this.store.blocksOfPart(part));
+  }
+
+  /** Marks the parts of which there is something to save. */
+  markParts(marks: PartMarks): void {
+    this.store.markParts(marks);
   }
 
   /** Throws ARENA_FULL, OUT_OF_RANGE, and for a round STALE_UPDATE or QUEUE_FULL. */

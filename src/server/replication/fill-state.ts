@@ -123,7 +123,9 @@ export function saveParts(
   const pages: PartPage[] = [];
   const sums: [SumOwner, SumImages][] = [];
   let [part, byteCount] = [from, 0];
+  const marks = state.marks();
   for (; part < from + partsMax && byteCount < bytesMax; part++) {
+    if (marks[part] === 0) continue;
     for (const page of state.savePart(part)) {
       pages.push(page);
       byteCount += bytesOfPage(page);

@@ -14,19 +14,25 @@ export function digestOfParts(
   from: number,
   { partsMax, bytesMax }: { readonly partsMax: number; readonly bytesMax: number },
 ): { readonly to: number; readonly digest: number } {
+  const marks = partsMax > 1 ? new PartState(parameters).marks() : undefined;
   const count = { bytes: 0 };
   let [to, digest] = [from, 0];
-  for (; to < from + partsMax && count.bytes < bytesMax; to++) digest = (digest + digestOf(parameters, to, count)) >>> 0;
-  return { to, digest };
+  for (; to < from + partsMax && count.bytes < bytesMax; to++)
+    if (marks?.[to] !== 0) digest = (digest + digestOfPart(parameters, to, count)) >>> 0;
+  return { to, digest: (digest + Math.imul(to - from, digestOfClocks(parameters.pacer))) >>> 0 };
 }
 
 /**
  * Of this part, and of the clocks of workers. Not of the vector clock: a head counts the stamps of requests that it
- * refused, and of those that leave no trace; nor of blocks that a read has made, which are as they begin. Adds to
- * `count` the bytes that it read.
+ * refused, and of those that leave no trace; nor of blocks that a read has made, which are as they begin.
  */
-export function digestOf(parameters: Parameters, part: number, count: { bytes: number } = { bytes: 0 }): number {
-  let sum = digestOfClocks(parameters.pacer);
+export function digestOf(parameters: Parameters, part: number): number {
+  return digestOfParts(parameters, part, { partsMax: 1, bytesMax: Infinity }).digest;
+}
+
+/** Without the clocks. Adds to `count` the bytes that it read. */
+function digestOfPart(parameters: Parameters, part: number, count: { bytes: number }): number {
+  let sum = 0;
   for (const page of new PartState(parameters).savePart(part)) {
     switch (page.kind) {
       case "rows":

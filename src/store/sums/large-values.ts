@@ -4,6 +4,7 @@ import type { ElementType } from "../../kernel/elements.ts";
 import { KEY_BYTES } from "../../kernel/elements.ts";
 import { DONE, ROW_KEY_BYTES } from "../../kernel/kernels.ts";
 import { RowTable } from "../row-table.ts";
+import type { PartMarks } from "../table-parts.ts";
 import { type LargeHost, LargeValue } from "./large-value.ts";
 import { keyAt } from "./sum-batch.ts";
 import type { SumHost } from "./sum-requests.ts";
@@ -65,6 +66,11 @@ export class LargeValues {
     this.#values[handle] = undefined;
     this.#freeHandles.push(handle);
     kernels.removeRows(this.#table.address, key, 1);
+  }
+
+  /** As TableParts.mark. */
+  markParts(marks: PartMarks): void {
+    this.#table.parts.mark(marks);
   }
 
   /** The values of a part. Throws ARENA_FULL. */

@@ -5,6 +5,7 @@ import { bytesOf } from "../../base/bytes.ts";
 import { ElementType, elementBytesOf, KEY_BYTES } from "../../kernel/elements.ts";
 import type { Kernels } from "../../kernel/kernels.ts";
 import type { TableFreeze } from "../table-freeze.ts";
+import type { PartMarks } from "../table-parts.ts";
 import type { BlockHold } from "./large-value.ts";
 import { RowMemory } from "./row-memory.ts";
 import type { ExpectedSums, SumHost, SumImages } from "./sum-requests.ts";
@@ -143,6 +144,12 @@ export class SumState {
     for (const [width, table] of this.tables.narrow) for (const images of table.parts.save(part)) yield { width, ...images };
     for (const value of this.tables.largeValues?.ofPart(part) ?? [])
       yield { width: value.width, keys: BigUint64Array.of(value.key), payloads: value.bytes() };
+  }
+
+  /** As TableParts.mark. */
+  markParts(marks: PartMarks): void {
+    for (const table of this.tables.narrow.values()) table.parts.mark(marks);
+    this.tables.largeValues?.markParts(marks);
   }
 
   /** How many keys a part has. */

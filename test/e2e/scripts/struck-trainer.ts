@@ -43,7 +43,7 @@ function made(): { readonly network: Network; readonly model: Model; readonly da
     const network = createLenet(workspace, { sampleCountMax });
     const loss = new SoftmaxCrossEntropy(workspace, { classCount: 10, sampleCountMax });
     const model = new Model(network, { loss, optimizer: { type: "momentum", learningRate: 0.01, momentum: 0.9 } });
-    return { network, model, dataset: new ImageDataset(readMnist("train"), { sampleCount: BATCH * steps }) };
+    return { network, model, dataset: new ImageDataset(readMnist("train", { countMax: BATCH * steps })) };
   }
   const network = new WideDeepNetwork(workspace, { vocabSize: IDS, idsPerSample: IDS_PER_SAMPLE, sampleCountMax, width: 8, hidden: [32] });
   const isTable = (name: string): boolean => name.startsWith("deep.") || name.startsWith("wide.");
