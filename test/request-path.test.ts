@@ -33,8 +33,11 @@ const WALK: string = readFileSync(new URL("../ARCHITECTURE.md", import.meta.url)
 async function startCluster(t: TestContext): Promise<{ readonly servers: readonly Postoffice[]; readonly worker: Postoffice }> {
   const port = String(await freePort("127.0.0.1"));
   const where = { DMLC_PS_ROOT_URI: "127.0.0.1", DMLC_PS_ROOT_PORT: port, DMLC_NUM_SERVER: "2", DMLC_NUM_WORKER: "1" };
+  const rare = { PS_HEARTBEAT_INTERVAL: "60" }; // seconds: on a slow machine a turn takes as long as many heartbeats
   const start = async (role: string): Promise<Postoffice> =>
-    await officeOver(loadConfig({ env: { ...where, DMLC_ROLE: role, WEIGHBRIDGE_LOG_LEVEL: "silent" } }), { sessions: nodeSessions });
+    await officeOver(loadConfig({ env: { ...where, ...rare, DMLC_ROLE: role, WEIGHBRIDGE_LOG_LEVEL: "silent" } }), {
+      sessions: nodeSessions,
+    });
   const [scheduler, first, second, worker] = await Promise.all([start("scheduler"), start("server"), start("server"), start("worker")]);
   const offices = [worker, first, second, scheduler] as const;
   t.after(async () => void (await Promise.all(offices.map((office) => office.close()))));

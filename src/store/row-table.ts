@@ -115,8 +115,8 @@ export class RowTable {
   }
 
   /**
-   * Replaces rows by saved ones; idempotent. Calls `look` with the address of their payloads. Throws ARENA_FULL, nothing
-   * changed.
+   * Replaces rows by saved ones; idempotent. Calls `look` with the address of their payloads. Throws ARENA_FULL,
+   * nothing changed.
    */
   loadRows({ keys, payloads }: RowImages, look: (payloads: number) => void = () => {}): void {
     assert(payloads.length === keys.length * this.payloadBytes, "rows are those of a table of this kind");
