@@ -41,7 +41,7 @@ test("a passing answer of one frame is handed on where it was read, up to what i
   }
 });
 
-test("a passing answer of several frames lands, and one of another length than the caller's array is refused (AnswerLanding.L1, L4)", () => {
+test("a passing answer of several frames lands, and one of another length than the caller's array is refused (AnswerLanding.L1, AnswerLanding.L4)", () => {
   const into = new Uint8Array(400);
   const landing = new AnswerLanding(into, false, true);
   assert.equal(take(landing, filled(200, 1), { total: 400, offset: 0 }), undefined);

@@ -64,5 +64,3 @@ export function serveJson<Q, R>(fn: JsonContract<Q, R>, serve: (channel: Channel
     },
   });
 }
-
-export { callJson as ask };

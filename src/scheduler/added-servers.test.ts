@@ -45,9 +45,9 @@ test("spares get the ranks that a change wants, each the one it asks for, and no
   ] as const)
     stage.register(name, { rank });
   stage.journal.write({ kind: "wish", wish: WISH });
-  assert.deepEqual(stage.review(), ["admit s2 as 12/1 recovery", "admit s3 as 14/1 recovery", "announce"]);
+  assert.deepEqual(stage.review(), ["admit s2 as 12/1 recovery", "admit s3 as 14/1 recovery", "publish"]);
   assert.deepEqual(stage.states(), ["9 alive 1", "11 alive 1", "8 alive 1", "10 alive 1", "12 alive 1", "14 alive 1"]);
-  assert.deepEqual(stage.review(), ["announce"]); // s9 waits on
+  assert.deepEqual(stage.review(), ["publish"]); // s9 waits on
 });
 
 test("a rank of a dead server is given first, and nobody gets one of a change that goes back", () => {
@@ -57,21 +57,21 @@ test("a rank of a dead server is given first, and nobody gets one of a change th
   assert.deepEqual(stage.register("s2"), ["spare"]);
   stage.nowMs = 4000;
   stage.hearAllBut(10);
-  assert.deepEqual(stage.tick(5000), ["died 10", "admit s2 as 10/2 recovery", "announce"]);
+  assert.deepEqual(stage.tick(5000), ["died 10", "admit s2 as 10/2 recovery", "publish"]);
 });
 
 test("a retired server keeps its slot until it has left or is dead, and nobody takes it meanwhile", () => {
   for (const how of ["leaves", "dies"] as const) {
     const stage = formed();
     stage.journal.write({ kind: "retired", ranks: [1] });
-    assert.deepEqual(stage.review(), ["announce"]);
+    assert.deepEqual(stage.review(), ["publish"]);
     assert.equal(stage.roster.view().nodes.find(({ node }) => node === 10)?.isRetired, true);
     stage.linkDown(10);
     stage.nowMs = 2000;
     assert.deepEqual(stage.register("s2"), ["spare"]);
     stage.nowMs = 4000;
     stage.hearAllBut(10);
-    assert.deepEqual(how === "leaves" ? stage.leave(10) : stage.tick(6000), how === "leaves" ? ["announce"] : ["died 10", "announce"]);
+    assert.deepEqual(how === "leaves" ? stage.leave(10) : stage.tick(6000), how === "leaves" ? ["publish"] : ["died 10", "publish"]);
     assert.deepEqual(stage.states(), ["9 alive 1", "11 alive 1", "8 alive 1"]);
   }
 });
@@ -82,7 +82,7 @@ test("a server that was added and cannot begin is refused its slot, and the job 
   stage.register("s2");
   stage.journal.write({ kind: "wish", wish: WISH });
   stage.review();
-  assert.deepEqual(stage.leave(12, 1, { failure: { code: "CHECKPOINT_IO", message: "no disk" } }), ["announce"]);
+  assert.deepEqual(stage.leave(12, 1, { failure: { code: "CHECKPOINT_IO", message: "no disk" } }), ["publish"]);
   assert.equal(stage.roster.phase, "running");
 });
 
@@ -125,7 +125,7 @@ test("a copy beyond those that are wished for waits as a spare, and fills the fr
   assert.deepEqual(stage.register("s2"), ["spare"]);
   stage.nowMs = 4000;
   for (const node of [8, 9, 10, 11, idOf("standby", 0)]) stage.heard(node);
-  assert.deepEqual(stage.tick(5000), [`died ${idOf("standby", 1)}`, `admit s2 as ${idOf("standby", 1)}/2 recovery`, "announce"]);
+  assert.deepEqual(stage.tick(5000), [`died ${idOf("standby", 1)}`, `admit s2 as ${idOf("standby", 1)}/2 recovery`, "publish"]);
   assert.equal(stage.roster.view().nodes.find(({ label }) => label === "s2")?.isFilling, true);
 });
 
@@ -173,10 +173,10 @@ test("a retired rank keeps its slots until head and standby are gone; nobody tak
       nodes.filter(({ isRetired }) => isRetired === true).map(({ label }) => label),
       ["s1", "s1b"],
     );
-    assert.deepEqual(stage.leave(idOf(first, 1)), ["announce"]);
+    assert.deepEqual(stage.leave(idOf(first, 1)), ["publish"]);
     assert.equal(holders(stage, 1), first === "server" ? "- s1b" : "s1 -");
     assert.deepEqual(stage.register("s2"), ["spare"]);
-    assert.deepEqual(stage.leave(idOf(first === "server" ? "standby" : "server", 1)), ["announce"]);
+    assert.deepEqual(stage.leave(idOf(first === "server" ? "standby" : "server", 1)), ["publish"]);
     assert.equal(
       stage.roster.view().nodes.some(({ rank, role }) => role !== "worker" && rank === 1),
       false,
@@ -191,7 +191,7 @@ test("a retired head that dies is taken over by nobody, and its standby may leav
   stage.linkDown(10);
   stage.nowMs = 4000;
   for (const node of [8, 9, 11, idOf("standby", 0), idOf("standby", 1)]) stage.heard(node);
-  assert.deepEqual(stage.tick(5000), ["died 10", "announce"]);
+  assert.deepEqual(stage.tick(5000), ["died 10", "publish"]);
   assert.equal(holders(stage, 1), "- s1b");
   stage.leave(idOf("standby", 1));
   assert.equal(

@@ -49,7 +49,7 @@ test("a standby of a cluster without replicas is refused; one too many waits for
 function refilling(): RosterStage {
   const stage = replicated();
   stage.roster.standbyLost(HEAD, 1, 1, 0);
-  assert.deepEqual(stage.register("t2", { role: "standby", address: "memory://t2" }), [`admit t2 as ${STANDBY}/2 recovery`, "announce"]);
+  assert.deepEqual(stage.register("t2", { role: "standby", address: "memory://t2" }), [`admit t2 as ${STANDBY}/2 recovery`, "publish"]);
   return stage;
 }
 
@@ -69,7 +69,7 @@ test("once it has everything it takes over; a report of another incarnation, or 
   assert.deepEqual(stage.roster.standbyFilled(idOf("worker", 0), 1, 2, 0), []);
   assert.deepEqual(
     stage.roster.standbyFilled(HEAD, 1, 2, 0).map(({ kind }) => kind),
-    ["announce"],
+    ["publish"],
   );
   assert.deepEqual(stage.roster.standbyFilled(HEAD, 1, 2, 0), [], "heartbeats say it again");
   assert.equal(entryOf(stage, STANDBY).isFilling, undefined);
@@ -85,7 +85,7 @@ test("a copy that is unlike the head that is alone is refused, by what differs",
   assert.deepEqual(stage.register("t2", { role: "server", address: "memory://t2", copy }), ["refuse t2 BAD_CONFIG"]);
   assert.deepEqual(stage.register("t3", { role: "server", address: "memory://t3", copy: copyOf("t3") }), [
     `admit t3 as ${STANDBY}/2 recovery`,
-    "announce",
+    "publish",
   ]);
 });
 
@@ -93,7 +93,7 @@ test("a head without a link for 50 ms is replaced by its standby, which goes on 
   const stage = replicated();
   stage.linkDown(HEAD);
   assert.equal(stage.dueMs(), 50);
-  assert.deepEqual(stage.tick(50), [`died ${HEAD}`, "promoted", "announce"]);
+  assert.deepEqual(stage.tick(50), [`died ${HEAD}`, "promoted", "publish"]);
   const { incarnation, continues, label, address, token, state } = entryOf(stage, HEAD);
   assert.deepEqual([incarnation, continues, label, address, token, state], [2, 1, "t0", "memory://t0", "t0", "alive"]);
   assert.equal(entryOf(stage, STANDBY).state, "left", "its slot is free, and nobody waits for it");
@@ -171,12 +171,12 @@ test("a newcomer gets the slot of a standby that took over when that one has spo
   const stage = replicated();
   stage.register("s2", { rank: 0 });
   stage.linkDown(HEAD);
-  assert.deepEqual(stage.tick(50), [`died ${HEAD}`, "promoted", "announce"], "it would be cut off before it hears of it");
+  assert.deepEqual(stage.tick(50), [`died ${HEAD}`, "promoted", "publish"], "it would be cut off before it hears of it");
   const claim = { node: HEAD, job: "job/new", incarnation: 2, roster: stage.roster.view() };
   assert.deepEqual(stage.resume("t0", claim, { address: "memory://t0", role: "server" }), [
     `admit t0 as ${HEAD}/2`,
     `admit s2 as ${STANDBY}/2 recovery`,
-    "announce",
+    "publish",
   ]);
 });
 

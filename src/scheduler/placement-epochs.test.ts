@@ -65,7 +65,7 @@ test("a scheduler that was restarted takes the highest epoch that its nodes know
     (error) => isWeighbridgeError(error, "NO_ROUTE") && error.retryable,
   );
   const version = book.roster.view().version;
-  assert.ok(book.resume("s0", { node: 8, ...known(6) }).includes("announce"), "all are told of the newer one");
+  assert.ok(book.resume("s0", { node: 8, ...known(6) }).includes("publish"), "all are told of the newer one");
   assert.ok(book.roster.view().version > version);
   book.resume("s1", { node: 10, ...known(5) });
   book.resume("w1", { node: 11, ...known(5) });

@@ -30,7 +30,7 @@ export type Decision<T> =
   /** A standby holds this server's rank from now on. */
   | { readonly kind: "promoted"; readonly node: number; readonly incarnation: number; readonly label: string }
   /** Publish to everybody alive, or, if only guests have come or gone, to servers alone. */
-  | { readonly kind: "announce"; readonly to: Audience }
+  | { readonly kind: "publish"; readonly to: Audience }
   /** This guest is forgotten: its conversation ends. */
   | { readonly kind: "dismiss"; readonly node: number; readonly error: WeighbridgeError }
   /** The state of an earlier run is not used, for this reason. */

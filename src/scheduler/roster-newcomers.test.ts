@@ -14,7 +14,7 @@ test("a newcomer takes the slot of a dead node of its role, any number of times"
     for (const node of [8, 9, 11]) book.heard(node);
     book.tick(book.nowMs);
     assert.deepEqual(book.states().at(-1), `10 dead ${holder - 1}`);
-    assert.deepEqual(book.register(`s${holder}`), [`admit s${holder} as 10/${holder} recovery`, "announce"]);
+    assert.deepEqual(book.register(`s${holder}`), [`admit s${holder} as 10/${holder} recovery`, "publish"]);
   }
 });
 
@@ -24,18 +24,18 @@ test("a newcomer of the other role does not get the slot", () => {
   book.hearAllBut(10);
   book.tick(5000);
   assert.deepEqual(book.register("w2"), []);
-  assert.deepEqual(book.register("s2"), ["admit s2 as 10/2 recovery", "announce"]);
+  assert.deepEqual(book.register("s2"), ["admit s2 as 10/2 recovery", "publish"]);
 });
 
 test("a slot without a link goes at once to who asks for it, and after a second to anybody", () => {
   const book = new RosterStage().formed();
   book.linkDown(10);
-  assert.deepEqual(book.register("s2", { rank: 1 }), ["died 10", "admit s2 as 10/2 recovery", "announce"]);
+  assert.deepEqual(book.register("s2", { rank: 1 }), ["died 10", "admit s2 as 10/2 recovery", "publish"]);
   book.linkDown(8);
   assert.deepEqual(book.register("s3"), []);
   assert.equal(book.dueMs(), 1000);
   assert.deepEqual(book.tick(999), []);
-  assert.deepEqual(book.tick(1000), ["died 8", "admit s3 as 8/2 recovery", "announce"]);
+  assert.deepEqual(book.tick(1000), ["died 8", "admit s3 as 8/2 recovery", "publish"]);
 });
 
 test("a node whose link comes back keeps its slot from a newcomer", () => {
@@ -55,7 +55,7 @@ test("a rank held by a node that proves alive is refused; by one that does not, 
   assert.deepEqual(book.heard(9), ["refuse w2 RANK_TAKEN"]);
   assert.deepEqual(book.register("w3", { rank: 1 }), []);
   for (const node of [8, 10, 9]) book.heard(node);
-  assert.deepEqual(book.tick(5000), ["died 11", "admit w3 as 11/2 recovery", "announce"]);
+  assert.deepEqual(book.tick(5000), ["died 11", "admit w3 as 11/2 recovery", "publish"]);
 });
 
 test("without heartbeats a rank held by a connected node is refused at once", () => {
@@ -86,8 +86,8 @@ test("two newcomers get two slots, and a third waits", () => {
   book.nowMs = 4000;
   book.hearAllBut(9, 11);
   book.tick(5000);
-  assert.deepEqual(book.register("w2"), ["admit w2 as 9/2 recovery", "announce"]);
-  assert.deepEqual(book.register("w3"), ["admit w3 as 11/2 recovery", "announce"]);
+  assert.deepEqual(book.register("w2"), ["admit w2 as 9/2 recovery", "publish"]);
+  assert.deepEqual(book.register("w3"), ["admit w3 as 11/2 recovery", "publish"]);
   assert.deepEqual(book.register("w4"), []);
 });
 
@@ -106,14 +106,14 @@ test("a worker that is allowed gets the next rank once all others are held (Rost
     return [9, 11].flatMap((node) => book.heard(node));
   };
   assert.deepEqual(book.register("w2"), []);
-  assert.deepEqual(heardAll(), ["admit w2 as 13/1 recovery", "announce"]);
+  assert.deepEqual(heardAll(), ["admit w2 as 13/1 recovery", "publish"]);
   assert.deepEqual(book.register("w4", { rank: 4 }), ["refuse w4 BAD_CONFIG"]);
   book.linkDown(11);
   assert.deepEqual(book.register("w3"), [], "the holder of worker 1 may be dead");
-  assert.deepEqual(book.tick(1001), ["died 11", "admit w3 as 11/2 recovery", "announce"]);
+  assert.deepEqual(book.tick(1001), ["died 11", "admit w3 as 11/2 recovery", "publish"]);
   assert.deepEqual(book.register("w5", { rank: 3 }), []);
   book.nowMs += 1;
-  assert.deepEqual([book.heard(9), book.heard(11, 2), book.heard(13)].flat(), ["admit w5 as 15/1 recovery", "announce"]);
+  assert.deepEqual([book.heard(9), book.heard(11, 2), book.heard(13)].flat(), ["admit w5 as 15/1 recovery", "publish"]);
   assert.deepEqual(book.register("s2"), [], "servers have no range");
   assert.deepEqual(
     book.roster.view().nodes.map(({ node }) => node),
@@ -126,15 +126,15 @@ test("without a range whoever comes to the running job joins it, whatever counts
   assert.deepEqual(book.register("w2", { workerCount: 7, serverCount: 5 }), [], "the others may be gone");
   book.nowMs = 10;
   assert.deepEqual(book.heard(9), []);
-  assert.deepEqual(book.heard(11), ["admit w2 as 13/1 recovery", "announce"]);
+  assert.deepEqual(book.heard(11), ["admit w2 as 13/1 recovery", "publish"]);
 });
 
 test("a worker that asks for a rank beyond the next one waits for those before it, until its deadline", () => {
   const book = new RosterStage({ mayScale: true, heartbeatIntervalMs: 0 }).formed();
   assert.deepEqual(book.register("w3", { rank: 3 }), []);
   assert.deepEqual(book.register("w9", { rank: 9 }), []);
-  assert.deepEqual(book.register("w2", { rank: 2 }), ["admit w2 as 13/1 recovery", "announce"]);
-  assert.deepEqual(book.review(), ["admit w3 as 15/1 recovery", "announce"]);
+  assert.deepEqual(book.register("w2", { rank: 2 }), ["admit w2 as 13/1 recovery", "publish"]);
+  assert.deepEqual(book.review(), ["admit w3 as 15/1 recovery", "publish"]);
   assert.deepEqual(book.tick(60_000), ["refuse w9 DEADLINE"]);
 });
 
@@ -145,7 +145,7 @@ test("who comes in the slot of a worker that is silent gets its rank when it is 
   for (const node of [8, 10, 9]) book.heard(node);
   book.nowMs = 4000;
   for (const node of [8, 10, 9]) book.heard(node);
-  assert.deepEqual(book.tick(5000), ["died 11", "admit w2 as 11/2 recovery", "announce"]);
+  assert.deepEqual(book.tick(5000), ["died 11", "admit w2 as 11/2 recovery", "publish"]);
 });
 
 test("at the start the counts are compared, and without a range one too many is refused", () => {
@@ -160,7 +160,7 @@ test("a worker that joined says to a scheduler that was restarted what the job b
   const book = new RosterStage({ mayScale: true });
   const entry = OLD_ROSTER.nodes[0]!;
   const roster = { ...OLD_ROSTER, nodes: [...OLD_ROSTER.nodes, { ...entry, node: 13, rank: 2, label: "old-13" }] };
-  assert.deepEqual(book.resume("w2", { node: 13, roster }, { rank: 2 }), ["run", "admit w2 as 13/1", "announce"]);
+  assert.deepEqual(book.resume("w2", { node: 13, roster }, { rank: 2 }), ["run", "admit w2 as 13/1", "publish"]);
   const wrong = new RosterStage({ mayScale: true });
   assert.deepEqual(wrong.resume("w2", { node: 13, roster }, { workerCount: 3 }).at(-1), "refuse w2 COUNT_MISMATCH");
 });
@@ -171,7 +171,7 @@ test("a worker beyond what is allowed waits for a rank, and is told who holds th
   assert.deepEqual(book.register("w3"), []);
   assert.deepEqual(book.tick(60_000), ["refuse w3 DEADLINE"]);
   assert.deepEqual(book.register("w4"), []);
-  assert.deepEqual(book.leave(13), ["admit w4 as 13/2 recovery", "announce"]);
+  assert.deepEqual(book.leave(13), ["admit w4 as 13/2 recovery", "publish"]);
 });
 
 test("workers beyond the count that come while the cluster forms begin with it, without a gap between ranks (Formation.F4)", () => {
@@ -195,7 +195,7 @@ test("an added worker that resumes after a restart of the scheduler keeps its ra
   const entry = OLD_ROSTER.nodes[0]!;
   const added = [13, 15].map((node) => ({ ...entry, node, rank: (node - 9) >> 1, label: `old-${node}` }));
   const roster = { ...OLD_ROSTER, nodes: [...OLD_ROSTER.nodes, ...added] };
-  assert.deepEqual(book.resume("w3", { node: 15, roster }), ["run", "admit w3 as 15/1", "announce"]);
+  assert.deepEqual(book.resume("w3", { node: 15, roster }), ["run", "admit w3 as 15/1", "publish"]);
   assert.deepEqual(book.register("w9"), [], "all may still come back");
-  assert.deepEqual(book.resume("w2", { node: 13, roster }), ["admit w2 as 13/1", "announce"]);
+  assert.deepEqual(book.resume("w2", { node: 13, roster }), ["admit w2 as 13/1", "publish"]);
 });

@@ -38,7 +38,7 @@ export class RosterPush {
   }
 
   /** Brings everybody alive up to date, or all servers, in their own time. */
-  announce(to: Audience): void {
+  publish(to: Audience): void {
     const forServers = this.#view("server");
     const forOthers = this.#view("worker");
     for (const entry of forServers.nodes)

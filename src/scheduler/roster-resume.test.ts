@@ -9,7 +9,7 @@ import type { RosterView } from "../wire/roster.ts";
 
 test("the first node that resumes brings the job and everybody's slot; all are answered at once", () => {
   const book = new RosterStage();
-  assert.deepEqual(book.resume("w0", { node: 9 }), ["run", "admit w0 as 9/1", "announce"]);
+  assert.deepEqual(book.resume("w0", { node: 9 }), ["run", "admit w0 as 9/1", "publish"]);
   assert.deepEqual([book.roster.job, book.roster.isResumed], ["job/old", true]);
   assert.ok(book.roster.view().version > OLD_ROSTER.version);
   assert.equal(book.roster.view().nodes.find(({ node }) => node === 10)?.address, "memory://old-10");
@@ -24,8 +24,8 @@ test("a node that does not resume is dead after the timeout; one that does later
     for (const node of [8, 10]) book.resume(`s${node}`, { node });
     book.nowMs = 5000;
     for (const node of [8, 9, 10]) book.heard(node);
-    assert.deepEqual(book.tick(6000), ["died 11", "announce"]);
-    assert.deepEqual(book.resume("w1", { node: 11 }), ["admit w1 as 11/1", "announce"]);
+    assert.deepEqual(book.tick(6000), ["died 11", "publish"]);
+    assert.deepEqual(book.resume("w1", { node: 11 }), ["admit w1 as 11/1", "publish"]);
   }
 });
 
@@ -48,7 +48,7 @@ test("a newcomer waits until the others had their time to resume, whether it cam
     book.nowMs = 4000;
     for (const node of [8, 9, 11]) book.heard(node);
     assert.deepEqual(book.tick(4999), []);
-    assert.deepEqual(book.tick(5000), ["died 10", "admit s2 as 10/2 recovery", "announce"]);
+    assert.deepEqual(book.tick(5000), ["died 10", "admit s2 as 10/2 recovery", "publish"]);
   }
 });
 
@@ -93,7 +93,7 @@ test("the newest memory wins for nodes that have not resumed, and the version ri
   const book = new RosterStage();
   book.resume("w0", { node: 9 });
   const nodes = OLD_ROSTER.nodes.map((entry) => (entry.node === 8 ? { ...entry, state: "left" as const } : entry));
-  assert.deepEqual(book.resume("w1", { node: 11, roster: { version: 20, nodes } }).at(-1), "announce");
+  assert.deepEqual(book.resume("w1", { node: 11, roster: { version: 20, nodes } }).at(-1), "publish");
   assert.ok(book.roster.view().version > 20);
   assert.ok(book.states().includes("8 left 1"));
   book.resume("s1", { node: 10, roster: OLD_ROSTER }); // older: changes nothing

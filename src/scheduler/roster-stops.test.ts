@@ -10,9 +10,9 @@ test("a server that has left its state is dead, and waited for; the next process
   const stage = new RosterStage().formed();
   const entry = () => stage.roster.view().nodes.find(({ node }) => node === 8);
   assert.equal(entry()?.returns, undefined);
-  assert.deepEqual(stage.leave(8, 1, { returns: true }), ["died 8", "announce"]);
+  assert.deepEqual(stage.leave(8, 1, { returns: true }), ["died 8", "publish"]);
   assert.deepEqual([entry()?.state, entry()?.returns], ["dead", true]);
-  assert.deepEqual(stage.resume("s0 again", LEFT, { rank: 0 }), ["admit s0 again as 8/2 recovery", "announce"]);
+  assert.deepEqual(stage.resume("s0 again", LEFT, { rank: 0 }), ["admit s0 again as 8/2 recovery", "publish"]);
   assert.deepEqual([entry()?.state, entry()?.returns, entry()?.continues], ["alive", undefined, 1]);
   stage.linkDown(8, 2);
   assert.deepEqual(stage.resume("s0 third", LEFT, { rank: 0 }), ["refuse s0 third FENCED"], "what it did since is not in there");

@@ -116,7 +116,7 @@ test("a node is dead exactly when nothing was heard of it for the timeout", () =
   book.hearAllBut(10);
   assert.equal(book.dueMs(), 5000);
   assert.deepEqual(book.tick(4999), []);
-  assert.deepEqual(book.tick(5000), ["died 10", "announce"]);
+  assert.deepEqual(book.tick(5000), ["died 10", "publish"]);
   assert.deepEqual(book.states(), ["9 alive 1", "11 alive 1", "8 alive 1", "10 dead 1"]);
   assert.deepEqual([book.roster.view().version, book.dueMs()], [2, 8000]);
 });
@@ -127,7 +127,7 @@ test("a tick that comes late excuses silence, once and for four times as long, a
   book.hearAllBut(10);
   assert.deepEqual(book.tick(5100, { lateMs: 100 }), []);
   assert.equal(book.dueMs(), 5500);
-  assert.deepEqual(book.tick(5600, { lateMs: 100 }), ["died 10", "announce"]);
+  assert.deepEqual(book.tick(5600, { lateMs: 100 }), ["died 10", "publish"]);
   book.nowMs = 5700;
   book.hearAllBut();
   assert.deepEqual(book.tick(60_000, { lateMs: 49_300 }), []);
@@ -152,15 +152,15 @@ test("without heartbeats silence is no death, and a link that stays closed is", 
     assert.equal(book.dueMs(), 1e9 + 5000);
     book.nowMs += 4000;
     book.linkUp(8);
-    assert.deepEqual(book.tick(1e9 + 5000), ["died 10", "announce"]);
+    assert.deepEqual(book.tick(1e9 + 5000), ["died 10", "publish"]);
   }
 });
 
 test("a dead node that is heard of again, or connects again, is alive in the same incarnation", () => {
   const book = new RosterStage().formed();
   book.tick(5000);
-  assert.deepEqual(book.heard(10), ["announce"]);
-  assert.deepEqual(book.linkUp(8), ["announce"]);
+  assert.deepEqual(book.heard(10), ["publish"]);
+  assert.deepEqual(book.linkUp(8), ["publish"]);
   assert.deepEqual(book.states(), ["9 dead 1", "11 dead 1", "8 alive 1", "10 alive 1"]);
 });
 
@@ -182,12 +182,12 @@ test("who has no slot, or no longer has it, is told so", () => {
 
 test("who has left is neither dead nor missing, and the job is over when all have", () => {
   const book = new RosterStage().formed();
-  assert.deepEqual(book.leave(9), ["announce"]);
+  assert.deepEqual(book.leave(9), ["publish"]);
   book.nowMs = 4000;
   book.hearAllBut(9);
   assert.deepEqual(book.tick(6000), []);
-  assert.deepEqual([book.leave(8), book.leave(10)], [["announce"], ["announce"]]);
-  assert.deepEqual(book.leave(11), ["announce", "finish"]);
+  assert.deepEqual([book.leave(8), book.leave(10)], [["publish"], ["publish"]]);
+  assert.deepEqual(book.leave(11), ["publish", "finish"]);
   assert.deepEqual(book.tick(1e6), []);
 });
 
@@ -196,23 +196,23 @@ test("the job is over when the rest is dead, but not when all are", () => {
   book.tick(5000);
   assert.equal(book.states().filter((state) => state.includes("dead")).length, 4);
   book.heard(9);
-  assert.deepEqual(book.leave(9), ["announce", "finish"]);
+  assert.deepEqual(book.leave(9), ["publish", "finish"]);
 });
 
 test("a slot whose holder has left is given to a newcomer", () => {
   const book = new RosterStage().formed();
   book.leave(11);
-  assert.deepEqual(book.register("w2"), ["admit w2 as 11/2 recovery", "announce"]);
+  assert.deepEqual(book.register("w2"), ["admit w2 as 11/2 recovery", "publish"]);
 });
 
 test("after the last barrier nobody takes the slot of who leaves, and who waits is refused when all have left (Roster.R4)", () => {
   const book = new RosterStage().formed();
   book.register("w2");
   assert.deepEqual(texts(book.roster.ending(book.nowMs)), []);
-  assert.deepEqual(book.leave(11), ["announce"]);
+  assert.deepEqual(book.leave(11), ["publish"]);
   assert.deepEqual(book.register("w3"), []);
-  for (const node of [8, 10]) assert.deepEqual(book.leave(node), ["announce"]);
-  assert.deepEqual(book.leave(9), ["announce", "refuse w2 NO_ROUTE", "refuse w3 NO_ROUTE", "finish"]);
+  for (const node of [8, 10]) assert.deepEqual(book.leave(node), ["publish"]);
+  assert.deepEqual(book.leave(9), ["publish", "refuse w2 NO_ROUTE", "refuse w3 NO_ROUTE", "finish"]);
   assert.deepEqual(book.register("s2"), ["refuse s2 NO_ROUTE"]);
 });
 
@@ -221,8 +221,8 @@ test("after the last barrier the slot of a dead node is still given: its success
   book.roster.ending(book.nowMs);
   book.nowMs = 3000;
   book.hearAllBut(11);
-  assert.deepEqual(book.tick(6000), ["died 11", "announce"]);
-  assert.deepEqual(book.register("w2"), ["admit w2 as 11/2 recovery", "announce"]);
+  assert.deepEqual(book.tick(6000), ["died 11", "publish"]);
+  assert.deepEqual(book.register("w2"), ["admit w2 as 11/2 recovery", "publish"]);
 });
 
 test("a job that fails later refuses everybody who comes", () => {
@@ -253,9 +253,9 @@ test("for 300 seeds of events, every slot has one holder, versions rise, and eve
         assert.equal(decision.incarnation, (holders.get(decision.node) ?? 0) + 1, `seed ${seed}: lives follow each other`);
         holders.set(decision.node, decision.incarnation);
       }
-      const announced = decisions.some(({ kind }) => kind === "announce");
+      const published = decisions.some(({ kind }) => kind === "publish");
       const newVersion = book.roster.view().version;
-      assert.equal(newVersion, announced ? version + 1 : version, `seed ${seed}: a version is a change that is told`);
+      assert.equal(newVersion, published ? version + 1 : version, `seed ${seed}: a version is a change that is told`);
       version = newVersion;
     };
     for (let step = 0; step < 200; step++) {

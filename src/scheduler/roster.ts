@@ -446,7 +446,8 @@ export class Roster<T> {
       const own = error && new WeighbridgeError(error.code, error.message, { retryable: true });
       if (own !== undefined) return [...this.fail(own), { kind: "refuse", caller, error: own }];
       if (this.#returnUntilMs !== undefined && claim.job !== this.job)
-        decisions.push(this.#setAside(`${nameOf(claim.node)} ("${request.label}") is of run ${claim.job}`)); // Roster.R5
+        // Roster.R5
+        decisions.push(this.#setAside(`${nameOf(claim.node)} ("${request.label}") is of run ${claim.job}`));
       this.#returnUntilMs = undefined;
       if (claim.job !== this.job) this.#journal.write({ kind: "job", job: claim.job });
       this.#isResumed = true;
@@ -521,7 +522,7 @@ export class Roster<T> {
 
   #publish(): Decision<T>[] {
     const to = this.#slots.publish();
-    return to === undefined ? [] : [{ kind: "announce", to }];
+    return to === undefined ? [] : [{ kind: "publish", to }];
   }
 
   #admitGuests(nowMs: number): Decision<T>[] {

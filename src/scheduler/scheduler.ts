@@ -23,7 +23,7 @@ import { BarrierClient } from "../cluster/barrier-client.ts";
 import type { JsonContract } from "../contracts/contract.ts";
 import { ABORT, HEARTBEAT, LEAVE, PLACEMENT, REGISTER, STATUS } from "../contracts/control.ts";
 import { toolHere } from "../contracts/tools.ts";
-import { ask } from "../peer/call-function.ts";
+import { callJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
@@ -400,7 +400,7 @@ export class Scheduler {
       case "run":
         this.#peer.job = this.#roster.job; // Scheduler.D1
         log.info("the cluster is complete", { job: this.#roster.job, nodes: this.#roster.view().nodes.length });
-        this.#announceRoster();
+        this.#notifyRosterListeners();
         this.#journal.told(this.#ready.resolve);
         break;
       case "setAside":
@@ -429,9 +429,9 @@ export class Scheduler {
       case "promoted":
         log.warn("a standby takes over", { node: nameOf(decision.node), incarnation: decision.incarnation, label: decision.label });
         break;
-      case "announce":
-        this.#push.announce(decision.to);
-        this.#announceRoster();
+      case "publish":
+        this.#push.publish(decision.to);
+        this.#notifyRosterListeners();
         break;
       case "dismiss":
         this.#dismiss(decision);
@@ -466,7 +466,8 @@ export class Scheduler {
   #endGuests({ code, message }: WeighbridgeError): void {
     for (const { node } of this.#roster.guests.entries()) {
       const channel = this.#peer.channel(node);
-      if (channel !== undefined) ask(channel, ABORT, { code, message }, this.#clock).catch(() => {}); // it left meanwhile
+      // It left meanwhile.
+      if (channel !== undefined) callJson(channel, ABORT, { code, message }, this.#clock).catch(() => {});
     }
   }
 
@@ -518,7 +519,7 @@ export class Scheduler {
     this.#services.close(error);
   }
 
-  #announceRoster(): void {
+  #notifyRosterListeners(): void {
     const view = this.#roster.view();
     this.#journal.told(() => {
       for (const listener of [...this.#rosterListeners]) listener(view);

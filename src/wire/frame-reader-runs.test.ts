@@ -72,7 +72,7 @@ test("of a truncated run nothing comes, and the reader knows that it is inside a
   }
 });
 
-test("a reader that is held inside a run hands the run over whole, and nothing behind it until it goes on (FrameReader.R5, R7)", () => {
+test("a reader that is held inside a run hands the run over whole, and nothing behind it until it goes on (FrameReader.R5, FrameReader.R7)", () => {
   const ends = [5, 6, 9, 10, 18]; // the last frame of each run, and single frames
   for (const isRead of [false, true]) {
     for (let step = 1; step <= RUNS.length; step += 7) {

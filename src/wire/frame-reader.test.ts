@@ -46,9 +46,9 @@ class CheckingSink implements FrameSink {
   }
 
   destination(header: FrameHeader): Uint8Array | undefined {
-    assert.equal(this.#asked, undefined, "R3: asked once per frame");
+    assert.equal(this.#asked, undefined, "FrameReader.R3: asked once per frame");
     assert.equal(header.request, this.frameCount + 1);
-    assert.ok(header.payloadBytes > 0, "R3: only frames with a payload");
+    assert.ok(header.payloadBytes > 0, "FrameReader.R3: only frames with a payload");
     const destination = header.functionId === DIRECT_FUNCTION ? new Uint8Array(header.payloadBytes) : undefined;
     this.#asked = { request: header.request, destination };
     return destination;
@@ -60,9 +60,9 @@ class CheckingSink implements FrameSink {
     assert.equal(header.request, this.frameCount);
     assert.equal(header.payloadBytes, sent.payload.length);
     if (sent.payload.length > 0) {
-      assert.equal(this.#asked?.request, header.request, "R3: asked before");
-      if (sent.direct) assert.equal(bytes, this.#asked?.destination, "R3: the bytes are there");
-      else assert.equal((bytes.byteOffset + at) % 8, 0, "R2");
+      assert.equal(this.#asked?.request, header.request, "FrameReader.R3: asked before");
+      if (sent.direct) assert.equal(bytes, this.#asked?.destination, "FrameReader.R3: the bytes are there");
+      else assert.equal((bytes.byteOffset + at) % 8, 0, "FrameReader.R2");
     }
     assert.equal(Buffer.compare(bytes.subarray(at, at + header.payloadBytes), sent.payload), 0, `payload of frame ${this.frameCount}`);
     this.#asked = undefined;

@@ -1,8 +1,9 @@
-// log-sink — where the log of a server goes: to a standby (log-call.ts), or to a disk. The log (replica-log.ts) keeps what
-// a sink does not have yet, and holds back what leaves until it does.
+// log-sink — where the log of a server goes: to a standby (log-call.ts), or to a disk. The log (replica-log.ts) keeps
+// what a sink does not have yet, and holds back what leaves until it does.
 //
-// DurableLog is what a durable server needs of a disk (docs/decisions/0071): a log that outlives the process. The entries
-// are those that a standby would repeat, so a server that comes back repeats its own. node/durable/ implements it.
+// DurableLog is what a durable server needs of a disk (docs/decisions/0071): a log that outlives the process. The
+// entries are those that a standby would repeat, so a server that comes back repeats its own. node/durable/ implements
+// it.
 //
 // Invariants:
 //   DurableLog.D1. `write` resolves when the disk has the entries: no crash, and no power failure, takes them back.
@@ -42,7 +43,10 @@ export const identityShape: Check<ServerIdentity> = object({ job: text, node: co
 export type DurableLog = {
   /** For messages: "the disk". */
   readonly name: string;
-  /** Pages come in order. Resolves with the last entry that the disk has (DurableLog.D1). `entries` must not change before. */
+  /**
+   * Pages come in order. Resolves with the last entry that the disk has (DurableLog.D1). `entries` must not change
+   * before.
+   */
   write(page: LogPage): Promise<number>;
   /** Called once, when the disk has failed: nothing is written any more, and nothing acknowledged. */
   onFailed: (error: WeighbridgeError) => void;

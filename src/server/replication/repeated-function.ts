@@ -31,7 +31,8 @@ function repeatedFunction(fn: PsFunction): PsFunction {
       const answer = fn.handle(new RepeatedContext(fn, context), request);
       if (!(answer instanceof Promise)) return answer;
       answer.catch(() => {}); // its caller hears of this instead
-      throw unsupported(fn, "answers later, and could not be repeated in order: its handler must not be async"); // RepeatedFunction.R1
+      // RepeatedFunction.R1
+      throw unsupported(fn, "answers later, and could not be repeated in order: its handler must not be async");
     },
   };
 }

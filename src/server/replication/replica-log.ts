@@ -4,7 +4,7 @@
 //
 //   append ──► a page ── full, or the turn's input is handled ──► to the sink ──► acknowledged ──► held writes leave
 //
-// Invariants (Availability.I1, I2 and I8 of docs/decisions/0079):
+// Invariants (Availability.I1, Availability.I2 and Availability.I8 of docs/decisions/0079):
 //   ReplicaLog.I1. A write leaves only when every entry that was there when it was made is acknowledged: nobody sees
 //       what a failover could take back.
 //   ReplicaLog.I2. Entries reach the standby in order, each once: what it has is a prefix of the log.

@@ -82,7 +82,7 @@ const NOT_SENT: readonly (readonly [string, Partial<FrameHeader>, (stage: Stage)
   ["while less than half of the memory is free", {}, ({ arena }) => Object.assign(arena, { stateFreeBytes: 49 })],
 ];
 for (const [what, header, arrange] of NOT_SENT) {
-  test(`a run ${what} is handled first (RunAhead.A1, A2)`, () => {
+  test(`a run ${what} is handled first (RunAhead.A1, RunAhead.A2)`, () => {
     const stage = new Stage();
     arrange(stage);
     assert.equal(stage.has([1, 2], header), false);
