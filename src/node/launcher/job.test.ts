@@ -1,6 +1,7 @@
 // Goal: a job's processes end together. Real ones, as a job is nothing without them; each is a line of JavaScript.
 
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
 import { temporaryDirectory } from "../../../test/support/temporary-directory.ts";
@@ -380,6 +381,47 @@ test("a worker that fails while the scheduler is being started again is started 
   const { job } = start([scheduler, processPlan("worker 0", fails)], { restart: RESTART, onRestart: ({ plan }) => told.push(plan.name) });
   assert.deepEqual(await job.outcome, { kind: "done" });
   assert.deepEqual(told.sort(), ["scheduler", "worker 0"]);
+});
+
+/**
+ * A job whose worker 0 fails once the launcher knows that the cluster is complete, and whose scheduler then does this.
+ * Files order what happens: `failed` is there when the pause of the worker has begun, `more` when a worker has been
+ * started since. Returns what the launcher said.
+ */
+async function failingWorkerJob(onFailed: string, options: Partial<JobOptions>): Promise<readonly string[]> {
+  const folder = temporaryDirectory("job");
+  const file = (name: string): string => JSON.stringify(join(folder, name));
+  const files = `const fs = require("node:fs"), is = (name) => fs.existsSync(${JSON.stringify(folder)} + "/" + name);`;
+  const asks = `${files} fs.writeSync(3, "complete:\\n"); setInterval(() => { if (is("more")) process.exit(0); }, 5);
+    if (!is("failed")) { fs.writeSync(3, "workers:0,1\\n"); const wait = setInterval(() => { if (is("failed")) { clearInterval(wait); ${onFailed} } }, 5); }`;
+  const fails = `${files} if (is("failed")) fs.writeFileSync(${file("more")}, ""); else setInterval(() => { if (is("complete")) process.exit(3); }, 5);`;
+  const told: string[] = [];
+  const workerOf = (rank: number): ProcessPlan => ({
+    ...processPlan(`worker ${rank}`, `require("node:fs").writeFileSync(${file(rank === 1 ? "complete" : "more")}, "")`),
+    ranks: [rank],
+  });
+  const { job } = start([{ ...processPlan("scheduler", asks), role: "scheduler" }, processPlan("worker 0", fails)], {
+    workerOf,
+    onRestart: ({ plan }) => {
+      told.push(`${plan.name} is to return`);
+      writeFileSync(join(folder, "failed"), "");
+    },
+    onAdded: ({ name }) => told.push(`${name} is started`),
+    ...options,
+  });
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  return told;
+}
+
+test("a worker whose pause ends while the scheduler is in its own is started again, and the job goes on with both (J7)", async () => {
+  const told = await failingWorkerJob(`process.kill(process.pid, "SIGKILL");`, { restart: { ...RESTART, delayMs: 300, delayMsMax: 300 } });
+  assert.deepEqual(told, ["worker 1 is started", "worker 0 is to return", "scheduler is to return"]);
+});
+
+test("a worker that waits in its pause is not started a second time when the scheduler says which there are to be (J7, J9)", async () => {
+  const restart = { ...RESTART, delayMs: 600_000, delayMsMax: 600_000 }; // the end of the job ends it
+  const told = await failingWorkerJob(`fs.writeSync(3, "workers:0,2\\n");`, { restart });
+  assert.deepEqual(told, ["worker 1 is started", "worker 0 is to return", "worker 2 is started"]);
 });
 
 test("a scheduler that ends the job with one of our errors has told everybody, and is not started again (J7)", async () => {
