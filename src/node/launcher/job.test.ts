@@ -383,18 +383,28 @@ test("a worker that fails while the scheduler is being started again is started 
   assert.deepEqual(told.sort(), ["scheduler", "worker 0"]);
 });
 
+type FailingWorker = {
+  /** What the scheduler does, and when: by default in the worker's pause. */
+  readonly act: string;
+  readonly when?: string;
+  /** What the worker does before it fails. */
+  readonly before?: string;
+  readonly delayMs: number;
+};
+
 /**
- * A job whose worker 0 fails once the launcher knows that the cluster is complete, and whose scheduler then does this.
- * Files order what happens: `failed` is there when the pause of the worker has begun, `more` when a worker has been
- * started since. Returns what the launcher said.
+ * A job whose worker 0 fails once the launcher knows that the cluster is complete. Files order what happens: `failed`
+ * is there when the pause of the worker has begun, `more` when a worker has been started since. Returns what the
+ * launcher said.
  */
-async function failingWorkerJob(onFailed: string, options: Partial<JobOptions>): Promise<readonly string[]> {
+async function failingWorkerJob({ act, when = 'is("failed")', before = "", delayMs }: FailingWorker): Promise<readonly string[]> {
   const folder = temporaryDirectory("job");
   const file = (name: string): string => JSON.stringify(join(folder, name));
   const files = `const fs = require("node:fs"), is = (name) => fs.existsSync(${JSON.stringify(folder)} + "/" + name);`;
-  const asks = `${files} fs.writeSync(3, "complete:\\n"); setInterval(() => { if (is("more")) process.exit(0); }, 5);
-    if (!is("failed")) { fs.writeSync(3, "workers:0,1\\n"); const wait = setInterval(() => { if (is("failed")) { clearInterval(wait); ${onFailed} } }, 5); }`;
-  const fails = `${files} if (is("failed")) fs.writeFileSync(${file("more")}, ""); else setInterval(() => { if (is("complete")) process.exit(3); }, 5);`;
+  const asks = `${files} fs.writeSync(3, "complete:\\n"); setInterval(() => { if (is("more") && is("failed")) process.exit(0); }, 5);
+    if (!is("failed")) { fs.writeSync(3, "workers:0,1\\n"); const wait = setInterval(() => { if (${when}) { clearInterval(wait); ${act} } }, 5); }`;
+  const fails = `${files} if (is("failed")) fs.writeFileSync(${file("more")}, "");
+    else setInterval(() => { if (is("complete")) { ${before} process.exit(3); } }, 5);`;
   const told: string[] = [];
   const workerOf = (rank: number): ProcessPlan => ({
     ...processPlan(`worker ${rank}`, `require("node:fs").writeFileSync(${file(rank === 1 ? "complete" : "more")}, "")`),
@@ -407,21 +417,31 @@ async function failingWorkerJob(onFailed: string, options: Partial<JobOptions>):
       writeFileSync(join(folder, "failed"), "");
     },
     onAdded: ({ name }) => told.push(`${name} is started`),
-    ...options,
+    restart: { ...RESTART, delayMs, delayMsMax: delayMs },
   });
   assert.deepEqual(await job.outcome, { kind: "done" });
   return told;
 }
 
 test("a worker whose pause ends while the scheduler is in its own is started again, and the job goes on with both (J7)", async () => {
-  const told = await failingWorkerJob(`process.kill(process.pid, "SIGKILL");`, { restart: { ...RESTART, delayMs: 300, delayMsMax: 300 } });
+  const told = await failingWorkerJob({ act: `process.kill(process.pid, "SIGKILL");`, delayMs: 300 });
   assert.deepEqual(told, ["worker 1 is started", "worker 0 is to return", "scheduler is to return"]);
 });
 
 test("a worker that waits in its pause is not started a second time when the scheduler says which there are to be (J7, J9)", async () => {
-  const restart = { ...RESTART, delayMs: 600_000, delayMsMax: 600_000 }; // the end of the job ends it
-  const told = await failingWorkerJob(`fs.writeSync(3, "workers:0,2\\n");`, { restart });
+  const told = await failingWorkerJob({ act: `fs.writeSync(3, "workers:0,2\\n");`, delayMs: 600_000 }); // the job's end ends it
   assert.deepEqual(told, ["worker 1 is started", "worker 0 is to return", "worker 2 is started"]);
+});
+
+test("nor is one that has failed, while the launcher still reads what it wrote (J7, J9)", async () => {
+  const pid = JSON.stringify(join(temporaryDirectory("job"), "pid"));
+  const told = await failingWorkerJob({
+    before: `fs.writeFileSync(${pid}, String(process.pid)); require("node:child_process").spawn("sleep", ["1"], { stdio: "inherit" });`,
+    when: `(() => { try { process.kill(Number(fs.readFileSync(${pid})), 0); } catch ({ code }) { return code === "ESRCH"; } })()`,
+    act: `fs.writeSync(3, "workers:0,2\\n");`,
+    delayMs: 600_000,
+  });
+  assert.deepEqual(told.toSorted(), ["worker 0 is to return", "worker 1 is started", "worker 2 is started"]);
 });
 
 test("a scheduler that ends the job with one of our errors has told everybody, and is not started again (J7)", async () => {
