@@ -256,14 +256,30 @@ test("a server that the scheduler wants and that has no process is started, once
   assert.deepEqual(told, ["server 1 is started", "server 1 ended with exit code 3"]);
 });
 
-test("the scheduler hears of a server that it wants when the last of its processes has ended (J8)", async () => {
+test("the scheduler hears of a server that it wants when one of its processes has ended, though the other runs (J8)", async () => {
   const listens = `const fs = require("node:fs"); const pipe = new (require("node:net").Socket)({ fd: 3 });
     pipe.on("data", (line) => process.exit(String(line) === "lost:1\\n" ? 0 : 9));
     fs.writeSync(3, "complete:\\nservers:0,1/0\\n"); console.log("up");`;
   const scheduler: ProcessPlan = { ...processPlan("scheduler", listens), role: "scheduler" };
   const copy = (code: string): ProcessPlan => ({ ...processPlan("server 1", code), role: "server", ranks: [1] });
-  const serversOf = (): ProcessPlan[] => [copy("process.exit(3)"), copy("setTimeout(() => process.exit(0), 200)")];
-  assert.deepEqual(await start([scheduler], { serversOf }).job.outcome, { kind: "done" });
+  const serversOf = (): ProcessPlan[] => [copy("process.exit(3)"), copy(WAIT)];
+  assert.deepEqual(await start([scheduler], { serversOf, deadGraceMs: 50 }).job.outcome, { kind: "done" });
+});
+
+test("a server that failed for one change is started again for the next one that wants it (J8)", async () => {
+  const told: string[] = [];
+  const listens = `const fs = require("node:fs"); const pipe = new (require("node:net").Socket)({ fd: 3 }); let losses = 0;
+    const wish = () => fs.writeSync(3, "servers:0,1/0\\n");
+    pipe.on("data", () => { if (++losses === 2) process.exit(0); wish(); fs.writeSync(3, "servers:0/0\\n"); wish(); });
+    fs.writeSync(3, "complete:\\nservers:0/0\\n"); wish();`;
+  const serversOf = (rank: number): ProcessPlan[] =>
+    rank === 0 ? [] : [{ ...processPlan("server 1", "process.exit(3)"), role: "server", ranks: [1] }];
+  const { job } = start([{ ...processPlan("scheduler", listens), role: "scheduler" }], {
+    ...{ serversOf, deadGraceMs: 50 },
+    onAdded: ({ name }) => told.push(name),
+  });
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  assert.deepEqual(told, ["server 1", "server 1"]);
 });
 
 test("a server that was added and has parts is one of the job: its failure ends it (J8)", async () => {

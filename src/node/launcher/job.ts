@@ -24,8 +24,8 @@
 //       while there is a scheduler, or one comes back; when it has ended well, the job had no need of them.
 //   Job.J8. The scheduler says which servers there are to be. One that has no process is started, in as many processes
 //       as hold a rank; one that is not among them leaves by itself, or is ended UNWANTED_GRACE_MS later. The failure
-//       of a server without parts is none of the job's: when the last process of its rank has ended, the scheduler
-//       hears of it, and takes its change back.
+//       of a server without parts is none of the job's: when a process of its rank has ended, and is not started
+//       again, the scheduler hears of it, and takes its change back if that waits for the rank.
 //   Job.J9. It also says which workers there are to be, when somebody asks for another number of them. One that has no
 //       running process is started; one that is not among them leaves by itself, or is ended UNWANTED_GRACE_MS later,
 //       and its end is no failure.
@@ -147,9 +147,15 @@ export class Job {
 
   /** J8 */
   #hearOfServers(servers: ServersReport): void {
+    const before = this.#servers?.wished;
     this.#servers = servers;
     if (this.#ending !== undefined) return;
-    const isKnown = (rank: number): boolean => this.#processes.some(({ plan }) => plan.role === "server" && plan.ranks.includes(rank));
+    // a rank that was given up before a process had come for it may be the next one that is wanted
+    const isKnown = (rank: number): boolean =>
+      this.#processes.some(({ plan }, index) => {
+        const isWantedStill = before === undefined || before.includes(rank);
+        return plan.role === "server" && plan.ranks.includes(rank) && (isWantedStill || this.#isThere(index));
+      });
     for (const rank of servers.wished) if (!isKnown(rank)) for (const plan of this.#options.serversOf?.(rank) ?? []) this.#add(plan);
     this.#endUnwanted();
   }
@@ -280,11 +286,10 @@ export class Job {
     else this.#judgeFailure(end);
   }
 
-  /** J8. Of a rank that is still to come the scheduler hears that nobody comes for it. */
+  /** J8. Of a rank that is still to come: where two processes hold a rank, one alone is never enough. */
   #tellLost(plan: ProcessPlan): void {
     const [rank = -1] = plan.ranks;
-    const isLeft = ({ plan: other }: NodeProcess, index: number): boolean => isCopy(other, plan) && this.#isThere(index);
-    if (!this.#isWithoutParts(plan) || this.#servers?.wished.includes(rank) !== true || this.#processes.some(isLeft)) return;
+    if (!this.#isWithoutParts(plan) || this.#servers?.wished.includes(rank) !== true) return;
     for (const process of this.#running) if (process.plan.role === "scheduler") process.send(`${LOST_LINE}${rank}`);
   }
 
