@@ -60,6 +60,36 @@ test("a rank of a dead server is given first, and nobody gets one of a change th
   assert.deepEqual(stage.tick(5000), ["died 10", "admit s2 as 10/2 recovery", "publish"]);
 });
 
+test("a server without a rank replaces one that lost its link before it adds one, with and without heartbeats (AddedServers.A1)", () => {
+  for (const heartbeats of [{}, { heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 }]) {
+    const stage = new RosterStage({ mayScale: true, ...heartbeats }).formed();
+    stage.journal.write({ kind: "wish", wish: WISH });
+    stage.review();
+    stage.linkDown(10);
+    stage.nowMs = 10;
+    assert.deepEqual(stage.register("s2"), ["spare"]);
+    assert.deepEqual(stage.register("s3", { rank: 3 }), ["admit s3 as 14/1 recovery", "announce"]);
+    assert.equal(stage.dueMs(), 1000);
+    assert.deepEqual(stage.tick(1000), ["died 10", "admit s2 as 10/2 recovery", "announce"]);
+    assert.deepEqual(stage.register("s4"), ["admit s4 as 12/1 recovery", "announce"]);
+    const closed = new RosterStage({ mayScale: true, ...heartbeats }).formed();
+    closed.linkDown(10);
+    closed.nowMs = 10;
+    assert.deepEqual(closed.register("s2"), ["spare"], "nobody asked for more servers");
+    assert.deepEqual(closed.tick(1000), ["died 10", "admit s2 as 10/2 recovery", "announce"]);
+  }
+});
+
+test("without heartbeats a server whose link is open is there: one without a rank waits as a spare, one with its rank is refused", () => {
+  const stage = new RosterStage({ mayScale: true, heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 }).formed();
+  assert.deepEqual(stage.register("s2"), ["spare"]);
+  assert.deepEqual(stage.register("s3", { rank: 1 }), ["refuse s3 RANK_TAKEN"]);
+  assert.deepEqual(stage.tick(3_600_000), []);
+  stage.linkDown(10); // its machine has told at last
+  assert.deepEqual(stage.tick(3_601_000), ["died 10", "admit s2 as 10/2 recovery", "announce"]);
+  assert.deepEqual(stage.states(), ["9 alive 1", "11 alive 1", "8 alive 1", "10 alive 2"]);
+});
+
 test("a retired server keeps its slot until it has left or is dead, and nobody takes it meanwhile", () => {
   for (const how of ["leaves", "dies"] as const) {
     const stage = formed();

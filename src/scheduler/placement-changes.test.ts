@@ -125,8 +125,11 @@ test("a server that is loading a checkpoint is asked until it is prepared; one t
   const cluster = new ControlCluster();
   const { scheduler, servers } = await cluster.formed();
   let isLoading = true;
+  let calls = 0;
   cluster.prepare = async (host, { holdMs }) => {
-    if (host === "s1" && holdMs > 0 && isLoading) throw new WeighbridgeError("QUEUE_FULL", "server 1 is loading", { retryable: true });
+    if (host !== "s1" || holdMs === 0 || !isLoading) return;
+    calls++;
+    throw new WeighbridgeError("QUEUE_FULL", "server 1 is loading", { retryable: true });
   };
   const change = scheduler.publishPlacement();
   await cluster.clock.advance(5000);
@@ -136,5 +139,7 @@ test("a server that is loading a checkpoint is asked until it is prepared; one t
   await cluster.clock.advance(100);
   assert.equal(servers[0]?.placement?.epoch, 2);
   isLoading = true;
+  calls = 0;
   await cluster.fails(scheduler.publishPlacement(), "DEADLINE", /server 1 to prepare for the placement of epoch 3/);
+  assert.ok(calls > 200 && calls < 400, `a minute of loading is worth ${calls} calls, each of which prepares all other servers`);
 });

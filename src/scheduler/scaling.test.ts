@@ -103,6 +103,24 @@ class Stage {
   }
 }
 
+test("a change is taken back when one of two processes has ended for good, also when its rank was whole until then", async () => {
+  const stage = new Stage(undefined, { replicas: 2 });
+  const number = await stage.scaling.ask({ add: 2 });
+  await stage.settle();
+  stage.standbys.set(2, "filled");
+  stage.come(2);
+  stage.scaling.lost(2); // its head: the scheduler has not noticed yet
+  await stage.settle(1000);
+  assert.deepEqual(stage.ends(), []);
+  stage.standbys.delete(2); // it has taken over, and nobody stands by
+  stage.come();
+  await stage.settle();
+  stage.leave();
+  await stage.settle();
+  const { outcome, reason } = await stage.scaling.ended(number);
+  assert.deepEqual([outcome, reason], ["rolledBack", "a process of server 2 has ended, and no other one is started for it"]);
+});
+
 test("a change whose server has ended, and for which no other is started, is taken back at once", async () => {
   const stage = new Stage();
   const number = await stage.scaling.request({ add: 2 });
@@ -117,7 +135,10 @@ test("a change whose server has ended, and for which no other is started, is tak
   stage.leave();
   await stage.settle();
   const { outcome, reason } = await stage.scaling.ended(number);
-  assert.deepEqual([outcome, reason, stage.servers], ["rolledBack", "server 3 has ended, and no other process is started for it", "0 1"]);
+  assert.deepEqual(
+    [outcome, reason, stage.servers],
+    ["rolledBack", "a process of server 3 has ended, and no other one is started for it", "0 1"],
+  );
 });
 
 test("a server to which parts are on their way has none yet, for whoever starts processes", async () => {

@@ -76,6 +76,8 @@ type Current = {
   readonly abort: AbortController;
   step: ScalingStep;
   progress: MoveProgress | undefined;
+  /** Ranks of which a process has ended, and is not started again. */
+  readonly lost: Set<number>;
 };
 
 export class Scaling {
@@ -133,14 +135,10 @@ export class Scaling {
     return wish.number;
   }
 
-  /** Whoever starts processes has none for this server any more: a change that waits for it is taken back. */
+  /** A process of this server has ended, and no other is started: a change that waits for the server is taken back. */
   lost(rank: number): void {
-    const [wish] = this.#wishes;
-    const current = this.#current;
-    const { servers, standbys, filling } = current?.step === "waiting" ? this.#awaited(current) : NOBODY;
-    if (wish === undefined || current === undefined || ![...servers, ...standbys, ...filling].includes(rank)) return;
-    this.#write({ ...wish, isBack: true });
-    current.abort.abort(new WeighbridgeError("ABORTED", `${namesOf([rank])} has ended, and no other process is started for it`));
+    this.#current?.lost.add(rank);
+    this.#wake();
   }
 
   /**
@@ -169,10 +167,14 @@ export class Scaling {
 
   /** The roster has changed. */
   review(): void {
-    this.#news.resolve();
-    this.#news = new Deferred();
+    this.#wake();
     this.#tellWished();
     this.#go();
+  }
+
+  #wake(): void {
+    this.#news.resolve();
+    this.#news = new Deferred();
   }
 
   /** Nothing more happens here; a scheduler that finds the state goes on. */
@@ -278,7 +280,7 @@ export class Scaling {
       const sets = begun ?? { from, to: this.#after(ask, from) };
       if (begun === undefined) await this.#check(sets);
       this.#checkOpen();
-      const state = { step: "waiting", progress: undefined } as const;
+      const state = { step: "waiting", progress: undefined, lost: new Set<number>() } as const;
       current = { sets, untilMs: clock.nowMs() + timeoutMs, abort: new AbortController(), ...state };
     } catch (thrown) {
       this.#checkOpen();
@@ -314,11 +316,14 @@ export class Scaling {
     await survey(sets, { epoch: placement.epoch, policy: placement.policy, servers: sets.to });
   }
 
-  /** Throws DEADLINE naming those that have not come. */
+  /** Throws DEADLINE naming those that have not come, ABORTED for one of which no process comes any more. */
   async #serversAreThere(current: Current): Promise<void> {
     const { clock } = this.#options;
     for (let missing = this.#awaited(current); awaitedText(missing) !== ""; missing = this.#awaited(current)) {
       this.#checkOpen();
+      const lost = [...missing.servers, ...missing.standbys, ...missing.filling].find((rank) => current.lost.has(rank));
+      if (lost !== undefined)
+        throw new WeighbridgeError("ABORTED", `a process of ${namesOf([lost])} has ended, and no other one is started for it`);
       await waitFor(this.#news.promise, awaitedText(missing), clock, {
         deadlineMs: Math.max(0, current.untilMs - clock.nowMs()),
         signal: current.abort.signal,

@@ -11,10 +11,12 @@ import { connect } from "../../src/node/weighbridge.ts";
 import type { ScalingReport } from "../../src/wire/scaling.ts";
 import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { Cluster } from "./cluster.ts";
-import { Processes, type Running, until } from "./processes.ts";
+import { DEADLINE_MS, Processes, type Running, until } from "./processes.ts";
 
 /** Elements of a tensor that takes some steps to move. */
 const LARGE = 2 ** 24;
+/** A timeout of a change that is longer than any wait of these tests: whoever waited for it would be found. */
+const NEVER = `${2 * DEADLINE_MS}ms`;
 
 /** Waits until a worker has pushed more than it had. */
 async function goesOn(...workers: readonly Running[]): Promise<void> {
@@ -24,6 +26,28 @@ async function goesOn(...workers: readonly Running[]): Promise<void> {
 async function bitsOf(worker: Running): Promise<string> {
   const [, bits = ""] = await worker.says(/^bits (\w+)$/);
   return bits;
+}
+
+/** A job of one survivor that pushes until this file is there. */
+function launchOf(cluster: Cluster, until: string): Running {
+  const script = ["--worker-only", "test/e2e/scripts/survivor.ts", "--until", until];
+  return cluster.weighbridge(["launch", ...cluster.flags, "--log-level", "info", ...script]);
+}
+
+/** The bits of a survivor whose servers stay. They have standbys, and from its start to its end nobody warns. */
+async function runCalm(): Promise<string> {
+  await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--job", "calm", "--replicas", 2] });
+  const launch = launchOf(cluster, "package.json"); // it is there: no push but those in step
+  await launch.succeeds();
+  for (const line of `${launch.stdout}${launch.stderr}`.split("\n")) assert.doesNotMatch(line, / (?:warn|error) /);
+  const [, bits = ""] = await launch.says(/^\[worker 0\] bits (\w+)$/);
+  return bits;
+}
+
+let calmRun: Promise<string> | undefined;
+function calmBits(): Promise<string> {
+  calmRun ??= runCalm();
+  return calmRun;
 }
 
 type Answer = {
@@ -63,6 +87,10 @@ async function scalingOf(cluster: Cluster): Promise<ScalingReport> {
 }
 
 suite("scaling", { concurrency: 1 }, () => {
+  test("a launched job whose servers have standbys ends without a warning of any process", async () => {
+    assert.match(await calmBits(), /^\w+$/);
+  });
+
   test("servers that are started by hand join, and some leave, rank 0 too, while workers push: nothing is lost", async () => {
     const bits: string[] = [];
     for (const isCalm of [true, false]) {
@@ -136,12 +164,6 @@ suite("scaling", { concurrency: 1 }, () => {
 
   test("launch starts and ends both processes of replicated servers: from 2 to 3 and back, a head is killed in between, nothing is lost", async () => {
     const stop = join(temporaryDirectory("scaling-replicas"), "stop");
-    const launchOf = (cluster: Cluster, until: string): Running => {
-      const script = ["--worker-only", "test/e2e/scripts/survivor.ts", "--until", until];
-      return cluster.weighbridge(["launch", ...cluster.flags, "--log-level", "info", ...script]);
-    };
-    await using calm = await Cluster.create({ servers: 1, workers: 1 });
-    const reference = launchOf(calm, "package.json"); // it is there: no push but those in step
     await using cluster = await Cluster.create({ servers: 2, workers: 1, flags: ["--job", "scaling-replicas", "--replicas", 2] });
     const launch = launchOf(cluster, stop);
     await launch.says(/^\[worker 0\] pushed \d+$/);
@@ -161,8 +183,65 @@ suite("scaling", { concurrency: 1 }, () => {
     assert.match(launch.stdout, /^\[worker 0\] verified \d+ pushes/m);
     assert.match(launch.stdout, /^\[scheduler\] server 2 has left$/m);
     assert.doesNotMatch(launch.stderr, /server 2 (?:was ended|ended with)/);
-    await reference.succeeds();
-    assert.equal((await reference.says(/^\[worker 0\] bits (\w+)$/))[1], bits, "BSP has the bits of a run whose servers stay");
+    assert.equal(bits, await calmBits(), "BSP has the bits of a run whose servers stay");
+  });
+
+  test("a joining head is killed before it has a standby, and the next one when it has parts: the change goes on, nothing is lost", async () => {
+    const managePort = await freePort("127.0.0.1");
+    const flags = ["--job", "joining-head", "--replicas", 2, "--manage-port", managePort];
+    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags });
+    const scheduler = cluster.scheduler();
+    const another = (): Running => cluster.weighbridge(["server", ...cluster.flags]);
+    const servers = [another(), another()];
+    const worker = cluster.worker(0, "survivor");
+    await goesOn(worker);
+    await using guest = await connect(`weighbridge://127.0.0.1:${cluster.port}`);
+    const large = await guest.tensor("large", { shape: [LARGE], consistency: "asp", optimizer: { type: "sum" } });
+    await large.push(new Float32Array(LARGE).fill(1));
+    const change = cluster.weighbridge(["scale", "--scheduler-port", cluster.port, "--servers", 2, "--timeout", NEVER]);
+    const joined = /^server 1 at \S+ \(.*:(\d+)\) (?:joined|took its place)/;
+    const leader = async (times: number): Promise<Running | undefined> => {
+      const [, pid] = await scheduler.says(joined, times);
+      return servers.find((server) => String(server.pid) === pid);
+    };
+    const first = another();
+    servers.push(first);
+    assert.equal(await leader(1), first);
+    await first.kill();
+    servers.push(another(), another());
+    const second = await leader(2);
+    assert.ok(second !== undefined);
+    while (((await http(managePort, "/status")).scaling?.current?.moved ?? 0) === 0) assert.ok(change.isRunning, change.transcript);
+    await second.kill();
+    await scheduler.says(/^the standby at \S+ \(.*\) is server 1 from now on, incarnation 3$/);
+    await change.succeeds();
+    await change.says(/^change 1 is done$/);
+    assert.deepEqual(new Set(await large.pull()), new Set([1]), "parts that moved have what was pushed, once");
+    await guest.close();
+    await goesOn(worker);
+    assert.equal(await bitsOf(worker), await calmBits(), "BSP has the bits of a run whose servers stay");
+    worker.endInput();
+    await worker.says(/^verified/);
+    for (const node of [worker, ...servers, scheduler]) if (node !== first && node !== second) await node.succeeds();
+  });
+
+  test("launch: a joining head is killed as soon as it is there: its standby goes on, or the change is taken back at once", async () => {
+    const stop = join(temporaryDirectory("scaling-replicas"), "stop");
+    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--job", "joining-launched", "--replicas", 2] });
+    const launch = launchOf(cluster, stop);
+    await launch.says(/^\[worker 0\] pushed \d+$/);
+    const change = cluster.weighbridge(["scale", "--scheduler-port", cluster.port, "--servers", 2, "--timeout", NEVER]);
+    const [, head] = await launch.says(/server 1 at \S+ \(.*:(\d+)\) joined/);
+    process.kill(Number(head), "SIGKILL");
+    const { code } = await change.ends();
+    await change.says(code === 0 ? /^change 1 is done$/ : /^change 1 was rolled back: .*server 1/);
+    const pushed = /^\[worker 0\] pushed \d+$/;
+    await launch.says(pushed, launch.count(pushed) + 2);
+    const [, bits] = await launch.says(/^\[worker 0\] bits (\w+)$/);
+    await writeFile(stop, "");
+    await launch.succeeds();
+    assert.match(launch.stdout, /^\[worker 0\] verified \d+ pushes/m);
+    assert.equal(bits, await calmBits());
   });
 
   test("a training goes from 2 servers to 4 and to 3, and learns what it learns with 2", async () => {

@@ -14,6 +14,7 @@ import type { Server } from "../../src/server/server.ts";
 import { ServerNode } from "../../src/server/server-node.ts";
 import { SimCluster, type SimClusterOptions } from "../../src/testing/sim-cluster.ts";
 import { idOf, isGuest, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { setRows, setTensor } from "../../src/worker/set-values.ts";
 import type { WorkerNode } from "../../src/worker/worker-node.ts";
 import { SETTLING } from "../support/settling.ts";
 import { forSeeds } from "./seeds.ts";
@@ -121,6 +122,13 @@ test("a guest that would keep workers waiting is told what to do instead", async
   await assert.rejects(cluster.run(sync.start(new Float32Array(SIZE))), unsupported);
   const table = await cluster.run(guest.embedding("sync rows", { dim: 2, consistency: "bsp" }));
   await assert.rejects(cluster.run(table.push([1], new Float32Array(2))), unsupported);
+  // Nor does it give them values, to begin with or in place of others (HostedParameter.H5).
+  await assert.rejects(cluster.run(setTensor(sync, new Float32Array(SIZE).fill(7), DEADLINE)), unsupported);
+  for (const isStart of [true, false]) {
+    const rows = { keys: BigUint64Array.of(1n, 2n), values: new Float32Array(4).fill(7), isStart };
+    await assert.rejects(cluster.run(setRows(table, rows, DEADLINE)), unsupported, `isStart ${isStart}`);
+  }
+  assert.deepEqual([await cluster.run(sync.pull()), await cluster.run(table.pull([1, 2]))], [new Float32Array(SIZE), new Float32Array(4)]);
   const counted = await cluster.run(guest.embedding("counted", { dim: 2, consistency: "asp", optimizer: { type: "lazyAdam" } }));
   await assert.rejects(cluster.run(counted.push([1], new Float32Array(2))), unsupported);
   const refused = (error: unknown): boolean => isWeighbridgeError(error, "BAD_REQUEST") || isWeighbridgeError(error, "UNSUPPORTED");

@@ -1,6 +1,7 @@
 // Goal: a job's processes end together. Real ones, as a job is nothing without them; each is a line of JavaScript.
 
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
 import { temporaryDirectory } from "../../../test/support/temporary-directory.ts";
@@ -255,14 +256,30 @@ test("a server that the scheduler wants and that has no process is started, once
   assert.deepEqual(told, ["server 1 is started", "server 1 ended with exit code 3"]);
 });
 
-test("the scheduler hears of a server that it wants when the last of its processes has ended (Job.J8)", async () => {
+test("the scheduler hears of a server that it wants when one of its processes has ended, though the other runs (J8)", async () => {
   const listens = `const fs = require("node:fs"); const pipe = new (require("node:net").Socket)({ fd: 3 });
     pipe.on("data", (line) => process.exit(String(line) === "lost:1\\n" ? 0 : 9));
     fs.writeSync(3, "complete:\\nservers:0,1/0\\n"); console.log("up");`;
   const scheduler: ProcessPlan = { ...processPlan("scheduler", listens), role: "scheduler" };
   const copy = (code: string): ProcessPlan => ({ ...processPlan("server 1", code), role: "server", ranks: [1] });
-  const serversOf = (): ProcessPlan[] => [copy("process.exit(3)"), copy("setTimeout(() => process.exit(0), 200)")];
-  assert.deepEqual(await start([scheduler], { serversOf }).job.outcome, { kind: "done" });
+  const serversOf = (): ProcessPlan[] => [copy("process.exit(3)"), copy(WAIT)];
+  assert.deepEqual(await start([scheduler], { serversOf, deadGraceMs: 50 }).job.outcome, { kind: "done" });
+});
+
+test("a server that failed for one change is started again for the next one that wants it (J8)", async () => {
+  const told: string[] = [];
+  const listens = `const fs = require("node:fs"); const pipe = new (require("node:net").Socket)({ fd: 3 }); let losses = 0;
+    const wish = () => fs.writeSync(3, "servers:0,1/0\\n");
+    pipe.on("data", () => { if (++losses === 2) process.exit(0); wish(); fs.writeSync(3, "servers:0/0\\n"); wish(); });
+    fs.writeSync(3, "complete:\\nservers:0/0\\n"); wish();`;
+  const serversOf = (rank: number): ProcessPlan[] =>
+    rank === 0 ? [] : [{ ...processPlan("server 1", "process.exit(3)"), role: "server", ranks: [1] }];
+  const { job } = start([{ ...processPlan("scheduler", listens), role: "scheduler" }], {
+    ...{ serversOf, deadGraceMs: 50 },
+    onAdded: ({ name }) => told.push(name),
+  });
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  assert.deepEqual(told, ["server 1", "server 1"]);
 });
 
 test("a server that was added and has parts is one of the job: its failure ends it (Job.J8)", async () => {
@@ -385,7 +402,68 @@ test("a worker that fails while the scheduler is being started again is started 
   assert.deepEqual(told.sort(), ["scheduler", "worker 0"]);
 });
 
-test("a scheduler that ends the job with one of our errors has told everybody, and is not started again (Job.J7)", async () => {
+type FailingWorker = {
+  /** What the scheduler does, and when: by default in the worker's pause. */
+  readonly act: string;
+  readonly when?: string;
+  /** What the worker does before it fails. */
+  readonly before?: string;
+  readonly delayMs: number;
+};
+
+/**
+ * A job whose worker 0 fails once the launcher knows that the cluster is complete. Files order what happens: `failed`
+ * is there when the pause of the worker has begun, `more` when a worker has been started since. Returns what the
+ * launcher said.
+ */
+async function failingWorkerJob({ act, when = 'is("failed")', before = "", delayMs }: FailingWorker): Promise<readonly string[]> {
+  const folder = temporaryDirectory("job");
+  const file = (name: string): string => JSON.stringify(join(folder, name));
+  const files = `const fs = require("node:fs"), is = (name) => fs.existsSync(${JSON.stringify(folder)} + "/" + name);`;
+  const asks = `${files} fs.writeSync(3, "complete:\\n"); setInterval(() => { if (is("more") && is("failed")) process.exit(0); }, 5);
+    if (!is("failed")) { fs.writeSync(3, "workers:0,1\\n"); const wait = setInterval(() => { if (${when}) { clearInterval(wait); ${act} } }, 5); }`;
+  const fails = `${files} if (is("failed")) fs.writeFileSync(${file("more")}, "");
+    else setInterval(() => { if (is("complete")) { ${before} process.exit(3); } }, 5);`;
+  const told: string[] = [];
+  const workerOf = (rank: number): ProcessPlan => ({
+    ...processPlan(`worker ${rank}`, `require("node:fs").writeFileSync(${file(rank === 1 ? "complete" : "more")}, "")`),
+    ranks: [rank],
+  });
+  const { job } = start([{ ...processPlan("scheduler", asks), role: "scheduler" }, processPlan("worker 0", fails)], {
+    workerOf,
+    onRestart: ({ plan }) => {
+      told.push(`${plan.name} is to return`);
+      writeFileSync(join(folder, "failed"), "");
+    },
+    onAdded: ({ name }) => told.push(`${name} is started`),
+    restart: { ...RESTART, delayMs, delayMsMax: delayMs },
+  });
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  return told;
+}
+
+test("a worker whose pause ends while the scheduler is in its own is started again, and the job goes on with both (J7)", async () => {
+  const told = await failingWorkerJob({ act: `process.kill(process.pid, "SIGKILL");`, delayMs: 300 });
+  assert.deepEqual(told, ["worker 1 is started", "worker 0 is to return", "scheduler is to return"]);
+});
+
+test("a worker that waits in its pause is not started a second time when the scheduler says which there are to be (J7, J9)", async () => {
+  const told = await failingWorkerJob({ act: `fs.writeSync(3, "workers:0,2\\n");`, delayMs: 600_000 }); // the job's end ends it
+  assert.deepEqual(told, ["worker 1 is started", "worker 0 is to return", "worker 2 is started"]);
+});
+
+test("nor is one that has failed, while the launcher still reads what it wrote (J7, J9)", async () => {
+  const pid = JSON.stringify(join(temporaryDirectory("job"), "pid"));
+  const told = await failingWorkerJob({
+    before: `fs.writeFileSync(${pid}, String(process.pid)); require("node:child_process").spawn("sleep", ["1"], { stdio: "inherit" });`,
+    when: `(() => { try { process.kill(Number(fs.readFileSync(${pid})), 0); } catch ({ code }) { return code === "ESRCH"; } })()`,
+    act: `fs.writeSync(3, "workers:0,2\\n");`,
+    delayMs: 600_000,
+  });
+  assert.deepEqual(told.toSorted(), ["worker 0 is to return", "worker 1 is started", "worker 2 is started"]);
+});
+
+test("a scheduler that ends the job with one of our errors has told everybody, and is not started again (J7)", async () => {
   const scheduler = fallingScheduler("console.error('weighbridge: NODE_DEAD: worker 1 died'); process.exit(1)");
   const outcome = await start([scheduler, processPlan("worker 0", WAIT)], { restart: RESTART }).job.outcome;
   assert.ok(outcome.kind === "failed");

@@ -24,8 +24,8 @@
 //       while there is a scheduler, or one comes back; when it has ended well, the job had no need of them.
 //   Job.J8. The scheduler says which servers there are to be. One that has no process is started, in as many processes
 //       as hold a rank; one that is not among them leaves by itself, or is ended UNWANTED_GRACE_MS later. The failure
-//       of a server without parts is none of the job's: when the last process of its rank has ended, the scheduler
-//       hears of it, and takes its change back.
+//       of a server without parts is none of the job's: when a process of its rank has ended, and is not started
+//       again, the scheduler hears of it, and takes its change back if that waits for the rank.
 //   Job.J9. It also says which workers there are to be, when somebody asks for another number of them. One that has no
 //       running process is started; one that is not among them leaves by itself, or is ended UNWANTED_GRACE_MS later,
 //       and its end is no failure.
@@ -106,9 +106,9 @@ export class Job {
   #killTimer: NodeJS.Timeout | undefined;
   #dead: DeadReport = NOBODY;
   #isComplete = false;
-  /** How many plans have not ended. */
-  #openCount: number;
-  /** What the scheduler said last (Job.J8). */
+  /** The places in `#processes` of those whose last end, after all restarts, is not known yet. */
+  readonly #open = new Set<number>();
+  /** What the scheduler said last (J8). */
   #servers: ServersReport | undefined;
   /** The ranks of workers that it said last (Job.J9). */
   #workers: readonly number[] | undefined;
@@ -121,9 +121,7 @@ export class Job {
   #copiesTimer: NodeJS.Timeout | undefined;
   /** Processes that were ended because their nodes are dead (Job.J4). */
   readonly #givenUp = new Set<ProcessPlan>();
-  /** Plans whose processes have failed, and are started again after a pause (Job.J7). */
-  readonly #returning = new Set<ProcessPlan>();
-  /** When processes were started again (Job.J7). */
+  /** When processes were started again (J7). */
   readonly #comebacks = new WeakMap<NodeProcess, number>();
 
   /** Starts them all. */
@@ -132,25 +130,32 @@ export class Job {
     this.outcome = this.#outcome.promise;
     this.#processes = options.processes.map((plan) => this.#start(plan));
     for (const process of this.#processes) options.attach(process);
-    this.#openCount = this.#processes.length;
     for (const index of this.#processes.keys()) this.#follow(index);
   }
 
   /** To the end of its process, and of the job with the last one. */
   #follow(index: number): void {
+    this.#open.add(index);
     const ended = this.#lastEnd(index).then((end) => {
       if (end.plan.role === "scheduler") this.#hasSchedulerEnded = true;
+      this.#open.delete(index);
       this.#ended(end);
-      if (--this.#openCount === 0) this.#finish();
+      if (this.#open.size === 0) this.#finish();
     });
     ended.catch(this.#outcome.reject);
   }
 
   /** Job.J8 */
   #hearOfServers(servers: ServersReport): void {
+    const before = this.#servers?.wished;
     this.#servers = servers;
     if (this.#ending !== undefined) return;
-    const isKnown = (rank: number): boolean => this.#processes.some(({ plan }) => plan.role === "server" && plan.ranks.includes(rank));
+    // a rank that was given up before a process had come for it may be the next one that is wanted
+    const isKnown = (rank: number): boolean =>
+      this.#processes.some(({ plan }, index) => {
+        const isWantedStill = before === undefined || before.includes(rank);
+        return plan.role === "server" && plan.ranks.includes(rank) && (isWantedStill || this.#isThere(index));
+      });
     for (const rank of servers.wished) if (!isKnown(rank)) for (const plan of this.#options.serversOf?.(rank) ?? []) this.#add(plan);
     this.#endUnwanted();
   }
@@ -159,9 +164,8 @@ export class Job {
   #hearOfWorkers(ranks: readonly number[]): void {
     this.#workers = ranks;
     if (this.#ending !== undefined) return;
-    const isThere = ({ plan, isRunning }: NodeProcess): boolean => isRunning || this.#returning.has(plan);
     const hasWorker = (rank: number): boolean =>
-      this.#processes.some((process) => isThere(process) && process.plan.role === "worker" && process.plan.ranks.includes(rank));
+      this.#processes.some(({ plan }, index) => plan.role === "worker" && plan.ranks.includes(rank) && this.#isThere(index));
     for (const rank of ranks) {
       const plan = hasWorker(rank) ? undefined : this.#options.workerOf?.(rank);
       if (plan !== undefined) this.#add(plan);
@@ -169,12 +173,17 @@ export class Job {
     this.#endUnwanted();
   }
 
+  /** It runs, or has failed and may be started again: it waits in its pause, or its output is still read (J7). */
+  #isThere(index: number): boolean {
+    const process = this.#processes[index] as NodeProcess;
+    return process.isRunning || (process.hasFailed && this.#open.has(index));
+  }
+
   #add(plan: ProcessPlan): void {
     this.#options.onAdded?.(plan);
     const process = this.#start(plan);
     const index = this.#processes.push(process) - 1;
     this.#options.attach(process);
-    this.#openCount++;
     this.#follow(index);
   }
 
@@ -218,9 +227,7 @@ export class Job {
       if (failures > restart.timesMax) return end;
       const delayMs = Math.min(restart.delayMs * 2 ** (failures - 1), restart.delayMsMax);
       onRestart?.(end, delayMs);
-      this.#returning.add(process.plan);
       await sleep(delayMs, undefined, { signal: this.#over.signal }).catch(() => {}); // the job ends
-      this.#returning.delete(process.plan);
       if (this.#hasEndedWell) this.#givenUp.add(process.plan);
       if (!this.#mayRestart(end)) return end;
       if (process.plan.role === "scheduler") this.#dead = NOBODY; // what the one before said of them
@@ -279,11 +286,10 @@ export class Job {
     else this.#judgeFailure(end);
   }
 
-  /** Job.J8. Of a rank that is still to come the scheduler hears that nobody comes for it. */
+  /** J8. Of a rank that is still to come: where two processes hold a rank, one alone is never enough. */
   #tellLost(plan: ProcessPlan): void {
     const [rank = -1] = plan.ranks;
-    const isLeft = ({ plan: other, isRunning }: NodeProcess): boolean => isCopy(other, plan) && (isRunning || this.#returning.has(other));
-    if (!this.#isWithoutParts(plan) || this.#servers?.wished.includes(rank) !== true || this.#processes.some(isLeft)) return;
+    if (!this.#isWithoutParts(plan) || this.#servers?.wished.includes(rank) !== true) return;
     for (const process of this.#running) if (process.plan.role === "scheduler") process.send(`${LOST_LINE}${rank}`);
   }
 

@@ -83,6 +83,11 @@ export class NodeProcess {
     return this.#isRunning;
   }
 
+  /** It has ended, and not well. */
+  get hasFailed(): boolean {
+    return !this.#isRunning && this.#child.exitCode !== 0;
+  }
+
   /** Writes a line to the pipe that it may watch (launcher-pipe.ts). */
   send(line: string): void {
     const pipe = this.#child.stdio[WATCH_FD] as Writable | null | undefined;

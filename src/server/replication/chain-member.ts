@@ -117,7 +117,9 @@ export class ChainMember {
     if (this.#replica.isStandby) {
       const head = roster.nodes.find(({ node }) => node === idOf("server", rank));
       if (head?.token !== peer.token) {
-        if (head !== undefined && this.#replica.isFilling) this.#checkSource(head);
+        const own = roster.nodes.find(({ node }) => node === peer.id);
+        // also one to which its head had sent nothing, or everything, when the scheduler had not heard that
+        if (head !== undefined && (this.#replica.isFilling || own?.isFilling === true)) this.#checkSource(head);
         return;
       }
       if (this.#replica.standbyLog.hasFailed) return; // it leaves (StandbyLog.I1)
