@@ -4,7 +4,8 @@
 // Invariants:
 //   AddedServers.A1. A rank is given as long as the change under way wants it and nobody has it, to a server for which
 //       there is no other: one of a dead server, or of one that has lost its link and may be dead, comes first. Where a
-//       rank is held by two processes, the first one leads it, and the place of its standby is free from then on (rank-choice.ts).
+//       rank is held by two processes, the first one leads it, and the slot of its standby is free from then on
+//       (rank-choice.ts).
 //       A rank that somebody got from the scheduler before this one, of which no other node knows, is kept for it as
 //       long as others are waited for (Roster.R3).
 //   AddedServers.A2. A server for which there is no rank waits as a spare, for as long as the job runs, and hears of it

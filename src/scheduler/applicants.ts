@@ -109,9 +109,11 @@ export class Applicants<T> {
     for (const applicant of this.takeAll()) {
       const isSpare = this.#isSpare(applicant);
       const choice = this.#choiceFor(applicant, facts, nowMs);
-      const isNear = choice.found === "slot" && isBesideHead(applicant.request, choice.slot, this.#slots.all()); // ServerCopies.P1
-      const isUnplaced = choice.found === "nothing" && choice.lookAgainAtMs === Infinity; // else a slot is about to be free
-      const mayAdd = isSpare && (isUnplaced || isNear) && !facts.isEnding && facts.isSettled; // Roster.R4, RankChoice.S1
+      // ServerCopies.P1
+      const isNear = choice.found === "slot" && isBesideHead(applicant.request, choice.slot, this.#slots.all());
+      const isUnplaced = choice.found === "nothing" && choice.lookAgainAtMs === Infinity; // else a slot may become free
+      // Roster.R4, RankChoice.S1.
+      const mayAdd = isSpare && (isUnplaced || isNear) && !facts.isEnding && facts.isSettled;
       const added = mayAdd ? this.#added.slotFor(applicant, facts) : undefined;
       if (added !== undefined) {
         decisions.push(this.assign(applicant, added, nowMs));

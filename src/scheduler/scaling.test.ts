@@ -105,7 +105,7 @@ class Stage {
 
 test("a change is taken back when one of two processes has ended for good, also when its rank was whole until then", async () => {
   const stage = new Stage(undefined, { replicas: 2 });
-  const number = await stage.scaling.ask({ add: 2 });
+  const number = await stage.scaling.request({ add: 2 });
   await stage.settle();
   stage.standbys.set(2, "filled");
   stage.come(2);

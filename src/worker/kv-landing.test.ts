@@ -80,7 +80,7 @@ test("small and large answers land in the caller's array, each call in its own p
   assert.deepEqual([...small.outs, small.ended.length], [7, 8, 1]);
 });
 
-test("an answer of another length lands nowhere and fails the call (K1)", () => {
+test("an answer of another length lands nowhere and fails the call (KvFrame.K1)", () => {
   for (const count of [99, 101, 1, 0]) {
     const { calls, outs } = made(FunctionId.KV_PULL, range(0, 100), 1);
     const wrong = many(count, 5);
@@ -175,7 +175,7 @@ test("a request ends once, after its last call, with the first failure", () => {
   assert.deepEqual(ended, [errors[1]]);
 });
 
-test("a read follows the writes whose keys may be its own, by the first and last key of each request (K2)", () => {
+test("a read follows the writes whose keys may be its own, by the first and last key of each request (KvRequest.K2)", () => {
   const follows = (read: Made, write: Made): boolean[] => read.calls.map((call) => call.mustFollow(write.calls.at(-1) as KvCall));
   const { KV_PULL, KV_PUSH, KV_PUSH_PULL } = FunctionId;
   const write = made(KV_PUSH, range(10, 10), 1);

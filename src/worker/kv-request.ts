@@ -4,7 +4,7 @@
 // adds what was applied all the same (part-outcome.ts). Not which server that is: the router decides it; not what is in
 // its frames: kv-frame.ts.
 //
-// Invariants (KvFrame.K1, AnswerLanding.L2 and L3 hold as well):
+// Invariants (KvFrame.K1, AnswerLanding.L2 and AnswerLanding.L3 hold as well):
 //   KvRequest.K2. A read must follow a waiting write when the key spans of their parts touch: a comparison of first and
 //       last keys, never of all. Of the whole parts, because a handle on the server may take a request only as a whole:
 //       its frames stay in order, and a write counts as waiting until its last frame has left.
@@ -331,7 +331,7 @@ export class KvCall implements Call, KvFrame {
   }
 }
 
-/** K2 */
+/** KvRequest.K2 */
 function touches({ kvRequest: mine, part }: KvFrame, waiting: Call): boolean {
   if (!(waiting instanceof KvRequest || waiting instanceof KvCall) || !waiting.isUpdate) return false;
   const { kvRequest: theirs, part: theirPart } = waiting;

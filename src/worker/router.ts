@@ -70,9 +70,9 @@ export class Router extends ServerDirectory {
   order = 0;
   /** Updates that are neither answered nor refused. */
   openUpdates = 0;
-  /** Settles when what was refused has left again; undefined while nothing is held back (R4). */
+  /** Settles when what was refused has left again; undefined while nothing is held back (Router.R4). */
   held: Deferred<void> | undefined;
-  /** R7 */
+  /** Router.R7 */
   readonly clockMessages: ClockMessages;
   readonly #membership: RouterOptions["membership"];
   readonly #placements = new Placements();
@@ -97,7 +97,7 @@ export class Router extends ServerDirectory {
     if (published.epoch <= this.epoch) return;
     const before = this.servers;
     this.place(this.#placements.of(published));
-    if (this.openUpdates > 0) this.held ??= new Deferred(); // R4
+    if (this.openUpdates > 0) this.held ??= new Deferred(); // Router.R4
     this.clockMessages.adopted(published.epoch);
     if (before.length > 0) for (const rank of this.servers) if (!before.includes(rank)) this.serverCame(rank);
   }
@@ -171,14 +171,17 @@ export class Router extends ServerDirectory {
     return true;
   }
 
-  /** Settles when these need not wait for a placement any more (R4, R7); undefined when they need not wait for one. */
+  /**
+   * Settles when these need not wait for a placement any more (Router.R4, Router.R7); undefined when they need not wait
+   * for one.
+   */
   releaseOf(requests: readonly RoutedRequest[]): Promise<void> | undefined {
     if (this.held !== undefined) return this.held.promise;
     const { hold } = this.clockMessages;
     return hold !== undefined && requests.some(({ fn }) => fn.followsUpdates) ? hold.released : undefined;
   }
 
-  /** All of them or, when a server has no room, none (R1). */
+  /** All of them or, when a server has no room, none (Router.R1). */
   trySend(requests: readonly RoutedRequest[], isForced = false): boolean {
     if (!isForced && !this.#hasRoom(requests)) return false;
     for (let i = 0; i < requests.length; i++) {
@@ -215,7 +218,7 @@ export class Router extends ServerDirectory {
     if (this.held !== undefined) this.sendAgainSoon();
   }
 
-  /** A request failed. True: it is sent again by a newer placement (R3). An update counts as ended. */
+  /** A request failed. True: it is sent again by a newer placement (Router.R3). An update counts as ended. */
   refused(request: RoutedRequest, error: WeighbridgeError): boolean {
     if (!this.isCutAgain(request.epoch, error)) return false;
     this.#refused.push(request);
@@ -230,7 +233,7 @@ export class Router extends ServerDirectory {
     this.#queue.askAnew(request, answerLost);
   }
 
-  /** Whether requests wait because the placement has changed (R4). */
+  /** Whether requests wait because the placement has changed (Router.R4). */
   get isHeld(): boolean {
     return this.held !== undefined;
   }
@@ -246,15 +249,16 @@ export class Router extends ServerDirectory {
 
   // Cutting again.
 
-  /** R3, R5 */
+  /** Router.R3, Router.R5 */
   isCutAgain(epoch: number, error: WeighbridgeError): boolean {
     if (epoch === 0 || error.code !== "WRONG_EPOCH") return false;
     const placement = placementOfError(error);
-    if (placement !== undefined) this.#membership.adoptPlacement(placement); // a scheduler that is restarted learns of it, too
+    // A scheduler that is restarted learns of it, too.
+    if (placement !== undefined) this.#membership.adoptPlacement(placement);
     return epoch < this.epoch;
   }
 
-  /** Once every update of an older epoch was answered or refused (R4). */
+  /** Once every update of an older epoch was answered or refused (Router.R4). */
   sendAgainSoon(): void {
     const isNeeded = this.held !== undefined || this.#refused.length > 0 || this.kv?.hasRefused === true;
     if (!isNeeded || this.#isSendingAgain || (this.held !== undefined && this.openUpdates > 0)) return;
@@ -274,7 +278,8 @@ export class Router extends ServerDirectory {
       if (leaving !== undefined) await leaving;
     }
     this.#isSendingAgain = false;
-    if (this.epoch !== epoch && this.openUpdates > 0) return; // a still newer placement: once what has left now is refused as well
+    // A still newer placement: once what has left now is refused as well.
+    if (this.epoch !== epoch && this.openUpdates > 0) return;
     if (this.#refused.length > 0 || this.kv?.hasRefused === true) {
       this.sendAgainSoon();
       return;
@@ -393,8 +398,8 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
   }
 
   /**
-   * Whether it is an update that others wait for while the placement changes (R4). What is not about parts is none: it
-   * may wait for other workers.
+   * Whether it is an update that others wait for while the placement changes (Router.R4). What is not about parts is
+   * none: it may wait for other workers.
    */
   get isCounted(): boolean {
     return this.fn.isUpdate && this.fn.isPlaced && this.epoch > 0;

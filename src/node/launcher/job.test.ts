@@ -256,7 +256,7 @@ test("a server that the scheduler wants and that has no process is started, once
   assert.deepEqual(told, ["server 1 is started", "server 1 ended with exit code 3"]);
 });
 
-test("the scheduler hears of a server that it wants when one of its processes has ended, though the other runs (J8)", async () => {
+test("the scheduler hears of a server that it wants when one of its processes has ended, though the other runs (Job.J8)", async () => {
   const listens = `const fs = require("node:fs"); const pipe = new (require("node:net").Socket)({ fd: 3 });
     pipe.on("data", (line) => process.exit(String(line) === "lost:1\\n" ? 0 : 9));
     fs.writeSync(3, "complete:\\nservers:0,1/0\\n"); console.log("up");`;
@@ -266,7 +266,7 @@ test("the scheduler hears of a server that it wants when one of its processes ha
   assert.deepEqual(await start([scheduler], { serversOf, deadGraceMs: 50 }).job.outcome, { kind: "done" });
 });
 
-test("a server that failed for one change is started again for the next one that wants it (J8)", async () => {
+test("a server that failed for one change is started again for the next one that wants it (Job.J8)", async () => {
   const told: string[] = [];
   const listens = `const fs = require("node:fs"); const pipe = new (require("node:net").Socket)({ fd: 3 }); let losses = 0;
     const wish = () => fs.writeSync(3, "servers:0,1/0\\n");
@@ -442,17 +442,17 @@ async function failingWorkerJob({ act, when = 'is("failed")', before = "", delay
   return told;
 }
 
-test("a worker whose pause ends while the scheduler is in its own is started again, and the job goes on with both (J7)", async () => {
+test("a worker whose pause ends while the scheduler is in its own is started again, and the job goes on with both (Job.J7)", async () => {
   const told = await failingWorkerJob({ act: `process.kill(process.pid, "SIGKILL");`, delayMs: 300 });
   assert.deepEqual(told, ["worker 1 is started", "worker 0 is to return", "scheduler is to return"]);
 });
 
-test("a worker that waits in its pause is not started a second time when the scheduler says which there are to be (J7, J9)", async () => {
+test("a worker that waits in its pause is not started a second time when the scheduler says which there are to be (Job.J7, Job.J9)", async () => {
   const told = await failingWorkerJob({ act: `fs.writeSync(3, "workers:0,2\\n");`, delayMs: 600_000 }); // the job's end ends it
   assert.deepEqual(told, ["worker 1 is started", "worker 0 is to return", "worker 2 is started"]);
 });
 
-test("nor is one that has failed, while the launcher still reads what it wrote (J7, J9)", async () => {
+test("nor is one that has failed, while the launcher still reads what it wrote (Job.J7, Job.J9)", async () => {
   const pid = JSON.stringify(join(temporaryDirectory("job"), "pid"));
   const told = await failingWorkerJob({
     before: `fs.writeFileSync(${pid}, String(process.pid)); require("node:child_process").spawn("sleep", ["1"], { stdio: "inherit" });`,
@@ -463,7 +463,7 @@ test("nor is one that has failed, while the launcher still reads what it wrote (
   assert.deepEqual(told.toSorted(), ["worker 0 is to return", "worker 1 is started", "worker 2 is started"]);
 });
 
-test("a scheduler that ends the job with one of our errors has told everybody, and is not started again (J7)", async () => {
+test("a scheduler that ends the job with one of our errors has told everybody, and is not started again (Job.J7)", async () => {
   const scheduler = fallingScheduler("console.error('weighbridge: NODE_DEAD: worker 1 died'); process.exit(1)");
   const outcome = await start([scheduler, processPlan("worker 0", WAIT)], { restart: RESTART }).job.outcome;
   assert.ok(outcome.kind === "failed");

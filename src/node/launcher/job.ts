@@ -106,9 +106,9 @@ export class Job {
   #killTimer: NodeJS.Timeout | undefined;
   #dead: DeadReport = NOBODY;
   #isComplete = false;
-  /** The places in `#processes` of those whose last end, after all restarts, is not known yet. */
+  /** The indexes in `#processes` of those whose last end, after all restarts, is not known yet. */
   readonly #open = new Set<number>();
-  /** What the scheduler said last (J8). */
+  /** What the scheduler said last (Job.J8). */
   #servers: ServersReport | undefined;
   /** The ranks of workers that it said last (Job.J9). */
   #workers: readonly number[] | undefined;
@@ -121,7 +121,7 @@ export class Job {
   #copiesTimer: NodeJS.Timeout | undefined;
   /** Processes that were ended because their nodes are dead (Job.J4). */
   readonly #givenUp = new Set<ProcessPlan>();
-  /** When processes were started again (J7). */
+  /** When processes were started again (Job.J7). */
   readonly #comebacks = new WeakMap<NodeProcess, number>();
 
   /** Starts them all. */
@@ -173,7 +173,7 @@ export class Job {
     this.#endUnwanted();
   }
 
-  /** It runs, or has failed and may be started again: it waits in its pause, or its output is still read (J7). */
+  /** It runs, or has failed and may be started again: it waits in its pause, or its output is still read (Job.J7). */
   #isThere(index: number): boolean {
     const process = this.#processes[index] as NodeProcess;
     return process.isRunning || (process.hasFailed && this.#open.has(index));
@@ -286,7 +286,7 @@ export class Job {
     else this.#judgeFailure(end);
   }
 
-  /** J8. Of a rank that is still to come: where two processes hold a rank, one alone is never enough. */
+  /** Job.J8. Of a rank that is still to come: where two processes hold a rank, one alone is never enough. */
   #tellLost(plan: ProcessPlan): void {
     const [rank = -1] = plan.ranks;
     if (!this.#isWithoutParts(plan) || this.#servers?.wished.includes(rank) !== true) return;

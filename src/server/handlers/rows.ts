@@ -1,5 +1,5 @@
 // rows — serves pushes and pulls of rows of a table. The table decodes and encodes keys and values; waiting-read.ts
-// says what holds for a push and pull (WaitingRead.R1, R2).
+// says what holds for a push and pull (WaitingRead.R1, WaitingRead.R2).
 
 import { rowsPull, rowsPush, rowsPushPull } from "../../contracts/rows.ts";
 import type { ServedCall } from "../../peer/function-host.ts";

@@ -2,7 +2,7 @@
 // them. A push is applied at once, or, with sync updates, waits in a round, is applied with the others as one update,
 // or moves with the block's part to another server. consistency/update-rounds decides when a round is over; the tensor
 // decodes and encodes values (tensor-parameter.ts). An empty list of rows means the whole block. waiting-read.ts says
-// what holds for a push and pull (WaitingRead.R1, R2).
+// what holds for a push and pull (WaitingRead.R1, WaitingRead.R2).
 //
 // Gradients add up. Of updates that are values (assign, min, max) to one row the last, the least or the greatest
 // counts, in the order of the pushes and then of the workers' ranks. The optimizer does the same to a row, so its

@@ -27,7 +27,7 @@ type WaitingRead<L extends RowList, T> = {
   readonly read: (list: L) => T;
 };
 
-/** What `read` returns, once the reader's clock allows it. Calls `push` first, but not if it cannot wait for the read. */
+/** What `read` returns, once the reader's clock allows it. Calls `push` first, unless it cannot wait for the read. */
 export function readWhenFresh<L extends RowList, T>(
   { holder }: ServerContext,
   parameter: ReadParameter<L>,

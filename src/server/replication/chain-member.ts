@@ -132,8 +132,10 @@ export class ChainMember {
     if (standby === undefined) return; // a roster that came before the cluster was complete
     const { log: replicaLog } = this.#replica;
     if (standby.state === "alive" && standby.isFilling === true) {
-      if (standby.incarnation === this.#filled || this.#replica.isRestoring || this.#replica.isSettling) return; // the node follows again afterwards
-      if (replicaLog.isOn) this.#goAlone(standby); // the one before was given up, and this one has come in the same roster
+      // The node follows again afterwards.
+      if (standby.incarnation === this.#filled || this.#replica.isRestoring || this.#replica.isSettling) return;
+      // The one before was given up, and this one has come in the same roster.
+      if (replicaLog.isOn) this.#goAlone(standby);
       replicaLog.lateMs = membership.heartbeatTimeoutMs || replicaLog.lateMs;
       membership.memory.standbyLost = () => (this.#isStandbyLost ? standby.incarnation : 0);
       membership.memory.standbyFilled = () => (this.#isStandbyFilled ? standby.incarnation : 0);

@@ -104,7 +104,7 @@ export class Fill {
     });
   }
 
-  /** Fill.F1, F2. In a turn of its own: the acknowledgement came among the input of others. */
+  /** Fill.F1, Fill.F2. In a turn of its own: the acknowledgement came among the input of others. */
   #batch({ send, next }: { send: (options: FillOptions) => number; next: (to: number) => void }): void {
     const { clock, log, failed } = this.#options;
     clock.afterInput(() => {

@@ -1,8 +1,8 @@
-// log-repeater — repeats the entries of a log: a standby those of its head, a durable server its own when it comes back.
-// Each frame goes to the handler that served it at the head, and a stand-in takes the answers. Not when a standby may
-// do so (standby-log.ts), nor what becomes of the server afterwards (replica.ts).
+// log-repeater — repeats the entries of a log: a standby those of its head, a durable server its own when it comes
+// back. Each frame goes to the handler that served it at the head, and a stand-in takes the answers. Not when a standby
+// may do so (standby-log.ts), nor what becomes of the server afterwards (replica.ts).
 //
-// Invariants (with Replica.I2, I5 and I6):
+// Invariants (with Replica.I2, Replica.I5 and Replica.I6):
 //   LogRepeater.L1. Entries are repeated in the order of their numbers, each once; those that were repeated before are
 //       skipped.
 

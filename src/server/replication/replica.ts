@@ -7,7 +7,7 @@
 //   durable: comes back ── restore: its own entries ──► head, whose log goes to the disk; now and then a FILL goes
 //   there too, and what was before it is not needed any more (docs/decisions/0071)
 //
-// Invariants (with ReplicaLog.I1, I2 and I8, StandbyLog.I1 and I7):
+// Invariants (with ReplicaLog.I1, ReplicaLog.I2 and I8, StandbyLog.I1 and StandbyLog.I7):
 //   Replica.I2. A standby repeats what its head did, in the same order, and gets the same bits: digests are compared
 //       every DIGEST_ENTRIES entries. One that differs, or cannot repeat an entry, leaves the chain.
 //   Replica.I5. A stamp counts once over a failover: the standby's vector clock has the stamps of all that it repeated.

@@ -77,7 +77,7 @@ export class RunAhead {
     return this.#left === 0;
   }
 
-  /** RunAhead.A1, A2 */
+  /** RunAhead.A1, RunAhead.A2 */
   #maySend(header: FrameHeader, bytes: Uint8Array, at: number): boolean {
     const { ownership, apps, arena, parameters } = this.#server;
     const { functionId, flags, epoch, app, stamp, arg0: keyCount, payloadBytes, more } = header;

@@ -81,7 +81,8 @@ export class StandbyLog {
     if (this.#failure !== undefined) throw this.#failure;
     if (this.#incarnation === 0) this.#incarnation = incarnation;
     if (this.#incarnation === incarnation) return;
-    throw this.#fail(head, new WeighbridgeError("BAD_REQUEST", `it has what incarnation ${this.#incarnation} had`)); // StandbyLog.I7
+    // StandbyLog.I7
+    throw this.#fail(head, new WeighbridgeError("BAD_REQUEST", `it has what incarnation ${this.#incarnation} had`));
   }
 
   /** The number of the last entry; undefined where entries do not add up, which fails when they are repeated. */

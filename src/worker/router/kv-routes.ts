@@ -1,6 +1,6 @@
 // kv-routes — where the requests of the kv face go: the keys of each server's range, or those that the application's
 // slicer gives it. What servers refuse because the placement has changed is cut by the new ranges (kv-recut.ts). The
-// router's invariants hold (router.ts, R1 to R6).
+// router's invariants hold (Router.R1 to R6).
 
 import type { WaitOptions } from "../../base/deferred.ts";
 import { badArgument, WeighbridgeError } from "../../base/errors.ts";
