@@ -23,9 +23,7 @@ export class CatalogueCalls {
     this.#clock = clock;
   }
 
-  /**
-   * Makes or opens parameters by their specs in JSON. Throws SPEC_MISMATCH, CATALOGUE_FULL, and what `#call` throws.
-   */
+  /** Makes or opens parameters by specs in JSON. Throws SPEC_MISMATCH, CATALOGUE_FULL, and what `#call` throws. */
   async open(specs: readonly string[], what: string, wait: WaitOptions = {}): Promise<readonly NumberedParameter[]> {
     const numbered: NumberedParameter[] = [];
     for (const page of pagesOf(specs)) numbered.push(...(await this.#call(catalogueOpen, { specs: page }, what, wait)).parameters);

@@ -94,7 +94,7 @@ export class MemberClocks {
     return this.memberClocks.get(worker);
   }
 
-  /** Whether a read at this clock may be answered now, by the consistency that a parameter has then (StalenessController.W2). */
+  /** Whether a read at this clock may be answered now, by a parameter's consistency then (StalenessController.W2). */
   isFresh(clock: number, phases: ConsistencyPhases): boolean {
     return this.admits(clock, (phases.constant ?? phases.at(clock)).staleness);
   }

@@ -61,10 +61,7 @@ export class EscapedRejections {
     this.#log.error(message, { function: call.name, reason: reasonOf(reason), count });
   }
 
-  /**
-   * EscapedRejections.E1: an error thrown from a listener ends the process, as the rejection would have done. One of
-   * ours is enough.
-   */
+  /** EscapedRejections.E1: an error that a listener throws ends the process, as the rejection would have done. */
   #passOn(reason: unknown): void {
     const listeners: readonly Listener[] = process.listeners("unhandledRejection");
     const isAlone = listeners.every(({ isOurs }) => isOurs === true);

@@ -171,10 +171,7 @@ export class Router extends ServerDirectory {
     return true;
   }
 
-  /**
-   * Settles when these need not wait for a placement any more (Router.R4, Router.R7); undefined when they need not wait
-   * for one.
-   */
+  /** Settles once these need not wait for a placement (Router.R4, Router.R7); undefined if they need not wait. */
   releaseOf(requests: readonly RoutedRequest[]): Promise<void> | undefined {
     if (this.held !== undefined) return this.held.promise;
     const { hold } = this.clockMessages;
@@ -253,8 +250,7 @@ export class Router extends ServerDirectory {
   isCutAgain(epoch: number, error: WeighbridgeError): boolean {
     if (epoch === 0 || error.code !== "WRONG_EPOCH") return false;
     const placement = placementOfError(error);
-    // A scheduler that is restarted learns of it, too.
-    if (placement !== undefined) this.#membership.adoptPlacement(placement);
+    if (placement !== undefined) this.#membership.adoptPlacement(placement); // a restarted scheduler learns of it, too
     return epoch < this.epoch;
   }
 
@@ -278,8 +274,7 @@ export class Router extends ServerDirectory {
       if (leaving !== undefined) await leaving;
     }
     this.#isSendingAgain = false;
-    // A still newer placement: once what has left now is refused as well.
-    if (this.epoch !== epoch && this.openUpdates > 0) return;
+    if (this.epoch !== epoch && this.openUpdates > 0) return; // a still newer one: once this is refused as well
     if (this.#refused.length > 0 || this.kv?.hasRefused === true) {
       this.sendAgainSoon();
       return;

@@ -42,9 +42,7 @@ const CORE_SHARE_MIN = 0.6;
 export const SHORT_MS = 1;
 /** So often within CHECK_MS, and others want the core. */
 export const KEPT_MAX = 2;
-/**
- * A core that is away for longer than this was taken by somebody: others may want it again at every poll so soon after.
- */
+/** Whoever took the core for longer than this may want it again at every poll so soon after. */
 export const TAKEN_MS = 0.004;
 const SHARED_OFFERS = 64;
 /** Nobody took it lately: it is offered at every so many polls. */
