@@ -10,8 +10,7 @@ export type Checked<C> = C extends Check<infer T> ? T : never;
 
 const SHOWN_LENGTH_MAX = 80;
 
-// To make them takes longer than most bodies do.
-const encoder = new TextEncoder();
+const encoder = new TextEncoder(); // to make one takes longer than most bodies do
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
 function mismatch(path: string, expected: string, value: unknown): WeighbridgeError {

@@ -144,8 +144,7 @@ export class ServerDirectory {
         const before = this.incarnationOf(rank);
         const channel = this.#peer.dial(node, address, incarnation, { continues, returns });
         this.gone[rank] = undefined;
-        this.channels[rank] = channel;
-        this.reachable[rank] = channel;
+        this.channels[rank] = this.reachable[rank] = channel;
         if (before !== 0 && before !== this.incarnationOf(rank)) this.serverCame(rank);
       } else if (this.gone[rank] === undefined) {
         const error = nodeDeadError(node, state);
