@@ -14,9 +14,6 @@ import type { NodeConfig } from "./config/node-config.ts";
 import { realClock } from "./real-clock.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
 
-/** How long to look for the scheduler before the user sees the error. */
-const REPORT_MS = 2000;
-
 /** `loadConfig` for a process that is a node: if only its rank is wrong, it reports that before it throws. */
 export async function loadNodeConfig(sources: ConfigSources): Promise<NodeConfig> {
   return await orReport(
@@ -58,7 +55,7 @@ async function reportCannotStart(config: NodeConfig, thrown: unknown): Promise<v
   };
   const node = { role, rank, serverCount, workerCount, label: nodeId ?? `${hostname()}:${process.pid}` };
   try {
-    await reportStartFailure({ peer, clock, log, schedulerAddress: address, otherSchedulers, deadlineMs: REPORT_MS, node }, thrown);
+    await reportStartFailure({ peer, clock, log, schedulerAddress: address, otherSchedulers, node }, thrown);
   } finally {
     await peer.close();
   }

@@ -68,15 +68,15 @@ test("a server without a rank replaces one that lost its link before it adds one
     stage.linkDown(10);
     stage.nowMs = 10;
     assert.deepEqual(stage.register("s2"), ["spare"]);
-    assert.deepEqual(stage.register("s3", { rank: 3 }), ["admit s3 as 14/1 recovery", "announce"]);
+    assert.deepEqual(stage.register("s3", { rank: 3 }), ["admit s3 as 14/1 recovery", "publish"]);
     assert.equal(stage.dueMs(), 1000);
-    assert.deepEqual(stage.tick(1000), ["died 10", "admit s2 as 10/2 recovery", "announce"]);
-    assert.deepEqual(stage.register("s4"), ["admit s4 as 12/1 recovery", "announce"]);
+    assert.deepEqual(stage.tick(1000), ["died 10", "admit s2 as 10/2 recovery", "publish"]);
+    assert.deepEqual(stage.register("s4"), ["admit s4 as 12/1 recovery", "publish"]);
     const closed = new RosterStage({ mayScale: true, ...heartbeats }).formed();
     closed.linkDown(10);
     closed.nowMs = 10;
     assert.deepEqual(closed.register("s2"), ["spare"], "nobody asked for more servers");
-    assert.deepEqual(closed.tick(1000), ["died 10", "admit s2 as 10/2 recovery", "announce"]);
+    assert.deepEqual(closed.tick(1000), ["died 10", "admit s2 as 10/2 recovery", "publish"]);
   }
 });
 
@@ -86,7 +86,7 @@ test("without heartbeats a server whose link is open is there: one without a ran
   assert.deepEqual(stage.register("s3", { rank: 1 }), ["refuse s3 RANK_TAKEN"]);
   assert.deepEqual(stage.tick(3_600_000), []);
   stage.linkDown(10); // its machine has told at last
-  assert.deepEqual(stage.tick(3_601_000), ["died 10", "admit s2 as 10/2 recovery", "announce"]);
+  assert.deepEqual(stage.tick(3_601_000), ["died 10", "admit s2 as 10/2 recovery", "publish"]);
   assert.deepEqual(stage.states(), ["9 alive 1", "11 alive 1", "8 alive 1", "10 alive 2"]);
 });
 

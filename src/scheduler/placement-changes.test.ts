@@ -141,5 +141,5 @@ test("a server that is loading a checkpoint is asked until it is prepared; one t
   isLoading = true;
   calls = 0;
   await cluster.fails(scheduler.publishPlacement(), "DEADLINE", /server 1 to prepare for the placement of epoch 3/);
-  assert.ok(calls > 200 && calls < 400, `a minute of loading is worth ${calls} calls, each of which prepares all other servers`);
+  assert.ok(calls > 200 && calls < 500, `a minute of loading is worth ${calls} calls, each of which prepares all other servers`);
 });

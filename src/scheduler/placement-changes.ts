@@ -45,11 +45,13 @@ const SERVERS_MS = 60_000;
 const HOLD_MS = 30_000;
 /** After a failure a node is called again. */
 const ASK_AGAIN_MS = 200;
-/**
- * The same where parts are on their way. A server that cuts or loads a checkpoint is called again after twice as long
- * each time, up to ASK_AGAIN_MS: a load may take a minute, and every call of it releases and prepares all nodes.
- */
+/** The same where parts are on their way, or a server cuts or loads a checkpoint. */
 const ASK_SOON_MS = 5;
+/**
+ * Such a server is called again after this share of the time that it has refused for, up to ASK_AGAIN_MS: a load may
+ * take a minute, and every call of it releases and prepares all nodes. Between two cuts there may be milliseconds.
+ */
+const PAUSE_SHARE = 0.03;
 /** How long parts may take to change hands. */
 const SETTLE_MS = 30_000;
 
@@ -214,11 +216,13 @@ export class PlacementChanges {
 
   async #prepareAll(change: Pick<Preparation, "placement" | "request">): Promise<Preparation> {
     const { clock } = this.#options;
-    const untilMs = clock.nowMs() + SERVERS_MS;
-    for (let pauseMs = ASK_SOON_MS; ; pauseMs = Math.min(2 * pauseMs, ASK_AGAIN_MS)) {
+    const beganMs = clock.nowMs();
+    const untilMs = beganMs + SERVERS_MS;
+    for (;;) {
       const preparation: Preparation = { ...change, asked: new Set(), prepared: new Map(), refusal: undefined, isPutOff: false };
       if (await this.#tryAll(preparation, untilMs)) return preparation;
       this.#release(change.request.epoch); // PlacementChanges.C5
+      const pauseMs = Math.min(Math.max(ASK_SOON_MS, PAUSE_SHARE * (clock.nowMs() - beganMs)), ASK_AGAIN_MS);
       await new Promise<void>((resume) => clock.after(pauseMs, resume));
     }
   }

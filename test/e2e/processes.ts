@@ -19,7 +19,7 @@ const REPOSITORY_COMMAND = join(ROOT, "bin/weighbridge.mjs");
  * What it bounds is a hang: on an idle machine nothing takes a tenth of it, and a slow or busy one may take ten times
  * as long. It is shorter than what a test may take (scripts/check.mjs), so that a failure shows what the process wrote.
  */
-export const DEADLINE_MS = 240_000;
+export const DEADLINE_MS = 120_000;
 const POLL_MS = 20;
 
 type Ended = { readonly code: number | null; readonly signal: NodeJS.Signals | null };

@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { suite, test } from "node:test";
+import type { StatusReply } from "../../src/wire/control.ts";
 import { temporaryFolder } from "../support/checkpoint-stage.ts";
 import { Cluster, HEARTBEAT_TIMEOUT_MS } from "./cluster.ts";
 import { Copies } from "./copies.ts";
@@ -178,7 +179,13 @@ suite("replicas", { concurrency: 2 }, () => {
     await launch.says(pushed);
     process.kill(Number(head), "SIGKILL");
     await until(() => /the standby has everything/.test(launch.stderr), "the copy that was started again to be filled");
-    await launch.says(pushed, launch.count(pushed) + 2); // meanwhile the scheduler hears of it
+    for (let isFilled = false; !isFilled; ) {
+      // The scheduler has to hear of it.
+      const status = cluster.weighbridge(["status", "--scheduler-port", cluster.port, "--json"]);
+      await status.succeeds();
+      const { nodes } = JSON.parse(status.stdout) as StatusReply;
+      isFilled = nodes.some(({ role, state, isFilling }) => role === "standby" && state === "alive" && isFilling !== true);
+    }
     process.kill(Number(standby), "SIGKILL");
     await launch.says(/is server 0 from now on, incarnation 3$/);
     await launch.says(pushed, launch.count(pushed) + 2);

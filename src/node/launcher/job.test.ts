@@ -282,6 +282,22 @@ test("a server that failed for one change is started again for the next one that
   assert.deepEqual(told, ["server 1", "server 1"]);
 });
 
+test("a rank that is wanted again gets the process that it lacks, and keeps the one that runs (Job.J8)", async () => {
+  const told: string[] = [];
+  const listens = `const fs = require("node:fs"); const pipe = new (require("node:net").Socket)({ fd: 3 }); let losses = 0;
+    const wish = () => fs.writeSync(3, "servers:0,1/0\\n");
+    pipe.on("data", () => { if (++losses === 2) process.exit(0); fs.writeSync(3, "servers:0/0\\n"); wish(); });
+    fs.writeSync(3, "complete:\\nservers:0/0\\n"); wish();`;
+  const copy = (code: string): ProcessPlan => ({ ...processPlan("server 1", code), role: "server", ranks: [1] });
+  const serversOf = (rank: number): ProcessPlan[] => (rank === 0 ? [] : [copy(WAIT), copy("process.exit(3)")]);
+  const { job } = start([{ ...processPlan("scheduler", listens), role: "scheduler" }], {
+    ...{ serversOf, deadGraceMs: 50 },
+    onAdded: ({ program }) => told.push(program.includes(WAIT) ? "runs" : "fails"),
+  });
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  assert.deepEqual(told, ["runs", "fails", "fails"]);
+});
+
 test("a server that was added and has parts is one of the job: its failure ends it (Job.J8)", async () => {
   const serversOf = (rank: number): ProcessPlan[] => [
     { ...processPlan(`server ${rank}`, "process.exit(3)"), role: "server", ranks: [rank] },

@@ -150,14 +150,19 @@ export class Job {
     const before = this.#servers?.wished;
     this.#servers = servers;
     if (this.#ending !== undefined) return;
-    // a rank that was given up before a process had come for it may be the next one that is wanted
-    const isKnown = (rank: number): boolean =>
-      this.#processes.some(({ plan }, index) => {
-        const isWantedStill = before === undefined || before.includes(rank);
-        return plan.role === "server" && plan.ranks.includes(rank) && (isWantedStill || this.#isThere(index));
-      });
-    for (const rank of servers.wished) if (!isKnown(rank)) for (const plan of this.#options.serversOf?.(rank) ?? []) this.#add(plan);
+    const isKnown = (rank: number): boolean => this.#processes.some(({ plan }) => plan.role === "server" && plan.ranks.includes(rank));
+    // A rank that was given up before its processes had come may be the next one that is wanted.
+    const isWantedAnew = (rank: number): boolean => before !== undefined && !before.includes(rank);
+    for (const rank of servers.wished)
+      if (!isKnown(rank) || isWantedAnew(rank)) for (const plan of this.#missingServers(rank)) this.#add(plan);
     this.#endUnwanted();
+  }
+
+  /** Plans for the processes that a rank of a server lacks; one that was given up is none of it. */
+  #missingServers(rank: number): readonly ProcessPlan[] {
+    const isOfRank = ({ plan }: NodeProcess, index: number): boolean =>
+      plan.role === "server" && plan.ranks.includes(rank) && this.#isThere(index) && !this.#givenUp.has(plan);
+    return this.#options.serversOf?.(rank).slice(this.#processes.filter(isOfRank).length) ?? [];
   }
 
   /** Job.J9 */
@@ -290,6 +295,7 @@ export class Job {
   #tellLost(plan: ProcessPlan): void {
     const [rank = -1] = plan.ranks;
     if (!this.#isWithoutParts(plan) || this.#servers?.wished.includes(rank) !== true) return;
+    if (this.#givenUp.has(plan) && this.#missingServers(rank).length === 0) return; // others were started for it
     for (const process of this.#running) if (process.plan.role === "scheduler") process.send(`${LOST_LINE}${rank}`);
   }
 

@@ -70,7 +70,8 @@ export class PartsDeparture {
 
   /** Drops all that was handed over and is still here (PartsDeparture.D3). */
   dropAll(): void {
-    this.#drop(Infinity);
+    const state = new PartState(this.#parameters());
+    for (const part of this.#remains.splice(0)) state.dropPart(part);
   }
 
   /** What left with a placement before is as if it had not, unless it was handed over. */
@@ -124,14 +125,11 @@ export class PartsDeparture {
     this.#groups().drop(isGone, this.#ownership.wrongEpoch(epoch - 1)); // they ask where the parts are now
   }
 
+  /** Up to a part that has something here. */
   #dropSome(): void {
-    this.#drop(1);
-    if (this.#remains.length > 0) this.#clock.after(0, () => this.#dropSome());
-  }
-
-  #drop(countMax: number): void {
     const state = new PartState(this.#parameters());
-    for (const part of this.#remains.splice(0, countMax)) state.dropPart(part);
+    for (let count = 0; count === 0 && this.#remains.length > 0; ) count = state.dropPart(this.#remains.shift() as number);
+    if (this.#remains.length > 0) this.#clock.after(0, () => this.#dropSome());
   }
 
   #check(epoch: number): void {

@@ -45,6 +45,7 @@ export class PartState {
     for (const parameter of all) {
       if (parameter.failure !== undefined) throw parameter.failure;
       parameter.markParts(marks);
+      if (marks.every((mark) => mark === 1)) return marks; // one large table is enough
     }
     for (const store of sums.all.values()) store.markParts(marks);
     return marks;

@@ -20,7 +20,7 @@ import type { Channel } from "../../peer/channel.ts";
 import { PausableLink } from "../../peer/pausable-link.ts";
 import type { Peer } from "../../peer/peer.ts";
 import { idOf, nameOf, rankOf, roleOf } from "../../wire/node-id.ts";
-import type { RosterEntry, RosterView } from "../../wire/roster.ts";
+import { isAwaited, type RosterEntry, type RosterView } from "../../wire/roster.ts";
 import { standbySink } from "./log-call.ts";
 import type { Replica } from "./replica.ts";
 
@@ -78,6 +78,8 @@ export class ChainMember {
   #isStandbyFilled = false;
   /** Of a standby that is being filled: the incarnation of its head. */
   #filledBy = 0;
+  /** A standby that cannot go on, and leaves. */
+  #isOrphan = false;
 
   constructor(node: ChainNode, replica: Replica) {
     this.#node = node;
@@ -117,9 +119,8 @@ export class ChainMember {
     if (this.#replica.isStandby) {
       const head = roster.nodes.find(({ node }) => node === idOf("server", rank));
       if (head?.token !== peer.token) {
-        const own = roster.nodes.find(({ node }) => node === peer.id);
-        // also one to which its head had sent nothing, or everything, when the scheduler had not heard that
-        if (head !== undefined && (this.#replica.isFilling || own?.isFilling === true)) this.#checkSource(head);
+        const isOver = isEnding(roster) || peer.isLeaving;
+        if (head !== undefined && !isOver) this.#checkSource(head, roster.nodes.find(({ node }) => node === peer.id)?.isFilling === true);
         return;
       }
       if (this.#replica.standbyLog.hasFailed) return; // it leaves (StandbyLog.I1)
@@ -151,7 +152,7 @@ export class ChainMember {
   /** The standby was given up: nothing waits for it any more. */
   #goAlone({ node, incarnation, state }: RosterEntry, { isEnding: isOver = false }: { readonly isEnding?: boolean } = {}): void {
     const { peer, log } = this.#node;
-    const hadNone = incarnation === 0; // nobody has held its place yet
+    const hadNone = incarnation === 0; // there was none before
     if (hadNone) log.info("there is no standby yet", { node: nameOf(node) });
     else if (isOver && state === "left") log.debug("the standby has left: the job ends", { node: nameOf(node) });
     else log.warn("the standby is gone: going on without one", { node: nameOf(node) });
@@ -204,10 +205,18 @@ export class ChainMember {
     this.#membership?.beatNow();
   }
 
-  /** A standby whose head is gone before it has everything is of no use: the next head has another state, or none. */
-  #checkSource({ state, incarnation, node }: RosterEntry): void {
-    if (this.#filledBy === 0) this.#filledBy = incarnation;
-    if (state === "alive" && incarnation === this.#filledBy) return;
+  /**
+   * A standby whose head is gone before it has everything is of no use: the next head has another state, or none. So is
+   * one of which the scheduler has not heard that it has everything, since it cannot lead, and one that was sent
+   * nothing yet, unless its head comes back.
+   */
+  #checkSource(head: RosterEntry, isAwaitingFill: boolean): void {
+    const { state, incarnation, node } = head;
+    const { isFilling } = this.#replica;
+    if (isFilling && this.#filledBy === 0) this.#filledBy = incarnation;
+    const isGone = isFilling ? state !== "alive" || incarnation !== this.#filledBy : isAwaitingFill && !isAwaited(head);
+    if (!isGone || this.#isOrphan) return;
+    this.#isOrphan = true;
     this.#replica.standbyLog.onDiverged(new WeighbridgeError("NODE_DEAD", `${nameOf(node)} is gone, and had not given it everything`));
   }
 
