@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -21,6 +22,9 @@ const REPOSITORY_COMMAND = join(ROOT, "bin/weighbridge.mjs");
  */
 export const DEADLINE_MS = 120_000;
 const POLL_MS = 20;
+/** Of this file's tests alone: a scheduler would go on with the state of a failed job that had the same port. */
+const STATE_HOME = mkdtempSync(join(tmpdir(), "weighbridge-test-state-"));
+process.once("exit", () => rmSync(STATE_HOME, { recursive: true, force: true }));
 
 type Ended = { readonly code: number | null; readonly signal: NodeJS.Signals | null };
 type SpawnOptions = { readonly env?: Readonly<Record<string, string>>; readonly node?: string; readonly cwd?: string };
@@ -201,8 +205,7 @@ export class Processes implements AsyncDisposable {
 /** Nothing of whoever runs the tests may configure the nodes. */
 function cleanEnvironment(): Record<string, string> {
   const { PATH = "", HOME = "", NODE_COMPILE_CACHE = join(tmpdir(), "node-compile-cache") } = process.env;
-  const state = join(tmpdir(), "weighbridge-test-state");
   // Scripts of tests, and examples, import the same package as the command that runs them.
   const built = BUILD === undefined ? {} : { NODE_OPTIONS: "--conditions=built" };
-  return { PATH, HOME, TMPDIR: tmpdir(), XDG_STATE_HOME: state, NODE_COMPILE_CACHE, ...built };
+  return { PATH, HOME, TMPDIR: tmpdir(), XDG_STATE_HOME: STATE_HOME, NODE_COMPILE_CACHE, ...built };
 }
