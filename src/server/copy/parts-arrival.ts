@@ -8,6 +8,7 @@
 //   PartsArrival.A1. Parts are this server's when the scheduler says so (PlacementChanges.C6), not when they are here.
 //   PartsArrival.A2. Loading a page again changes nothing (PartState.P1): what failed is fetched again.
 
+import { freeBuffer } from "../../base/bytes.ts";
 import type { Clock } from "../../base/clock.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { ClusterNode } from "../../cluster/cluster-node.ts";
@@ -17,7 +18,7 @@ import { idOf } from "../../wire/node-id.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { loadMember, PartState } from "../parameters/part-state.ts";
 import type { WorkerGroups } from "../parameters/worker-groups.ts";
-import { unpack } from "../replication/packed-body.ts";
+import { unpackBytes } from "../replication/packed-body.ts";
 import type { DepartedParts } from "./parts-departure.ts";
 
 /** A source may hear of the placement a moment later. */
@@ -26,7 +27,7 @@ const ASK_AGAIN_MS = 2;
 export type PartsArrivalOptions = {
   readonly node: Pick<ClusterNode, "call">;
   readonly clock: Clock;
-  /** Loads what has come. Throws ARENA_FULL. */
+  /** Loads what has come, and keeps nothing of it. Throws ARENA_FULL. */
   readonly take: (parts: DepartedParts) => void;
 };
 
@@ -78,9 +79,11 @@ export class PartsArrival {
     const { node, take } = this.#options;
     for (let from = 0; from < PART_COUNT; ) {
       const request = { epoch, from, asMember: asMember && from === 0 };
-      const { to, textBytes, body } = await this.#again(turn, () => node.call(idOf("server", rank), partsFetch, request));
-      take(unpack(body, { at: 0, textBytes, bodyBytes: body.length, isKept: true }) as DepartedParts);
-      from = to;
+      const { body } = await this.#again(turn, () => node.call(idOf("server", rank), partsFetch, request));
+      const parts = unpackBytes(body) as DepartedParts;
+      take(parts);
+      freeBuffer(body);
+      from = parts.to;
     }
   }
 

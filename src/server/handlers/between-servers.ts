@@ -2,24 +2,27 @@
 // whose standby it is (contracts/between-servers.ts); and what the scheduler calls when the servers of the job change
 // (scaling-part.ts).
 
+import { freeBuffer } from "../../base/bytes.ts";
 import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import { partsFetch, replicaLog } from "../../contracts/between-servers.ts";
 import type { JsonContract } from "../../contracts/contract.ts";
 import { scalingSpare, scalingSurvey } from "../../contracts/scaling.ts";
 import { nameOf, rankOf, roleOf, SCHEDULER_ID } from "../../wire/node-id.ts";
-import { pack, writePacked } from "../replication/packed-body.ts";
+import { freePages } from "../parameters/part-state.ts";
+import { packedBytes } from "../replication/packed-body.ts";
 import type { ScalingPart } from "../scaling-part.ts";
 import { type ServedFunction, serve } from "../server-context.ts";
 
 export const SERVER_HANDLERS: readonly ServedFunction[] = [
   serve(partsFetch, {
-    handler: ({ departure, holder, ownership }, { epoch, from, asMember }) => {
+    inPlace: true,
+    handler: ({ departure, holder, ownership }, { epoch, from, asMember }, call) => {
       if (ownership.epoch < epoch) throw unheard(ownership.rank, epoch);
       const parts = departure.read(ownerOf(holder.worker), { epoch, from, asMember });
-      const packed = pack(parts);
-      const body = new Uint8Array(packed.byteCount);
-      writePacked(packed, body, 0);
-      return { to: parts.to, textBytes: packed.text.length, body };
+      const body = packedBytes(parts);
+      freePages(parts.pages);
+      call.hold({ release: () => freeBuffer(body) });
+      return { body };
     },
   }),
   serve(replicaLog, {

@@ -13,6 +13,7 @@
 //       rows or its block, and counts once.
 //   PartState.P3. A page that finds no room is refused, and may be loaded again; rows and blocks are as they were.
 
+import { freeBuffer } from "../../base/bytes.ts";
 import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import { PART_COUNT } from "../../keys/part.ts";
@@ -123,17 +124,27 @@ export type PartPage = ParameterPage | DataPage;
 
 /** About what it takes in memory and on the wire. */
 export function bytesOfPage(page: PartPage): number {
+  return arraysOfPage(page).reduce((sum, { byteLength }) => sum + byteLength, 0);
+}
+
+/** Gives the memory of pages back at once: nobody reads them any more. */
+export function freePages(pages: Iterable<PartPage>): void {
+  for (const page of pages) for (const array of arraysOfPage(page)) freeBuffer(array);
+}
+
+/** Its large arrays. */
+function arraysOfPage(page: PartPage): readonly ArrayBufferView[] {
   switch (page.kind) {
     case "rows":
     case "data":
-      return page.images.payloads.byteLength;
+      return [page.images.payloads];
     case "pulledRows":
-      return page.pulled.images.payloads.byteLength;
+      return [page.pulled.images.payloads];
     case "block":
-      return page.image.values.byteLength + page.image.slots.byteLength;
+      return [page.image.values, page.image.slots];
     case "openRows":
     case "openBlock":
-      return page.image.gradients.byteLength;
+      return [page.image.gradients];
   }
 }
 

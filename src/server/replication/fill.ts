@@ -18,9 +18,11 @@
 //   Fill.F5. A read in several frames that came whole before FILL, and whose answer its worker may not have, is unknown
 //       to the standby: FILLED waits until the worker has it. A worker that says nothing is given up to LATE_MS.
 
+import { freeBuffer } from "../../base/bytes.ts";
 import type { Clock } from "../../base/clock.ts";
 import { PART_COUNT } from "../../keys/part.ts";
 import type { Channel } from "../../peer/channel.ts";
+import { freePages } from "../parameters/part-state.ts";
 import { type FilledImage, type FilledServer, saveParts, saveServer } from "./fill-state.ts";
 import { EntryKind } from "./log-entry.ts";
 import type { ReplicaLog } from "./replica-log.ts";
@@ -85,6 +87,8 @@ export class Fill {
         const partsMax = Math.min(BATCH_PARTS, PART_COUNT - from);
         const image = saveParts(server.parameters, from, { partsMax, bytesMax });
         this.byteCount += log.appendPacked(EntryKind.PARTS, image);
+        freePages(image.pages);
+        for (const [, { payloads }] of image.sums) freeBuffer(payloads);
         return image.to;
       },
       next: (to) => (to < PART_COUNT ? this.#copy(to) : this.#compare(0)),

@@ -154,7 +154,7 @@ export class LogRepeater {
         break;
       case EntryKind.PARTS:
         if (this.isComingBack && !this.isFilling) break;
-        loadParts(this.#server.parameters, unpack(entries, entry) as PartsImage);
+        loadParts(this.#server.parameters, unpack(entries, { ...entry, isKept: true }) as PartsImage); // copies what it loads
         break;
       case EntryKind.FILLED:
         if (this.isComingBack && !this.isFilling) break;

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { throwsCode } from "../../testing/throws-code.ts";
-import { pack, unpack, writePacked } from "./packed-body.ts";
+import { pack, packedBytes, unpack, unpackBytes, writePacked } from "./packed-body.ts";
 
 const VALUE = {
   staleness: Infinity,
@@ -55,4 +55,18 @@ test("a field that is left out stays so", () => {
 test("an array that reaches beyond its entry is refused", () => {
   const { bytes, ...where } = packed(VALUE);
   assert.throws(() => unpack(bytes, { ...where, bodyBytes: where.bodyBytes - 8 }), throwsCode("BAD_REQUEST", /outside its entry/));
+});
+
+test("a body alone has its own memory, and its arrays lie there", () => {
+  const bytes = packedBytes(VALUE);
+  const back = unpackBytes(bytes) as typeof VALUE;
+  assert.deepEqual(back, VALUE);
+  assert.equal(back.nested.keys.buffer, bytes.buffer);
+});
+
+test("a body alone that is cut short is refused", () => {
+  const bytes = packedBytes(VALUE);
+  for (const byteCount of [0, 7, 8, 16])
+    assert.throws(() => unpackBytes(bytes.slice(0, byteCount)), throwsCode("BAD_REQUEST", /no packed body/));
+  assert.throws(() => unpackBytes(bytes.slice(0, -8)), throwsCode("BAD_REQUEST", /outside its entry/));
 });

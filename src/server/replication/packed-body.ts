@@ -7,6 +7,7 @@ import { paddedBytes } from "../../wire/frame.ts";
 
 const ARRAYS = { Uint8Array, Uint32Array, Float32Array, BigUint64Array } as const;
 type ArrayName = keyof typeof ARRAYS;
+const PREFIX_BYTES = 8;
 
 /** What stands for a typed array, a map and a number that JSON lacks. */
 type ArrayMark = { readonly $array: readonly [name: ArrayName, at: number, length: number] };
@@ -31,6 +32,23 @@ export function pack(value: unknown): PackedBody {
   };
   const text = new TextEncoder().encode(JSON.stringify(value, mark));
   return { text, arrays, byteCount: paddedBytes(text.length) + arrayBytes };
+}
+
+/** The body alone, in memory of its own: its number of bytes of JSON, and 4 unused bytes, stand before it. */
+export function packedBytes(value: unknown): Uint8Array<ArrayBuffer> {
+  const packed = pack(value);
+  const bytes = new Uint8Array(PREFIX_BYTES + packed.byteCount);
+  new DataView(bytes.buffer).setUint32(0, packed.text.length, true);
+  writePacked(packed, bytes, PREFIX_BYTES);
+  return bytes;
+}
+
+/** The value of `packedBytes`; its arrays lie there. Throws BAD_REQUEST. */
+export function unpackBytes(bytes: Uint8Array): unknown {
+  const bodyBytes = bytes.length - PREFIX_BYTES;
+  const textBytes = bodyBytes < 0 ? 0 : new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
+  if (bodyBytes < paddedBytes(textBytes)) throw new WeighbridgeError("BAD_REQUEST", `${bytes.length} bytes are no packed body`);
+  return unpack(bytes, { at: PREFIX_BYTES, textBytes, bodyBytes, isKept: true });
 }
 
 /** Writes the body from `at` on. */

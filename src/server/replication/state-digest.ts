@@ -2,8 +2,9 @@
 // same bits, or one of them is wrong (ReplicaLog.I2). Rows count in any order: tables lie in memory by secrets of their
 // own.
 
+import { freeBuffer } from "../../base/bytes.ts";
 import type { Parameters } from "../parameters/parameters.ts";
-import { PartState } from "../parameters/part-state.ts";
+import { freePages, PartState } from "../parameters/part-state.ts";
 
 const PRIME = 0x01000193;
 const BASIS = 0x811c9dc5;
@@ -65,12 +66,14 @@ function digestOfPart(parameters: Parameters, part: number, count: { bytes: numb
         break;
       }
     }
+    freePages([page]);
   }
   for (const [owner, store] of parameters.sums.all) {
     if (owner === "data") continue;
     for (const images of store.savePart(part)) {
       count.bytes += images.payloads.byteLength;
       sum += mix(ofRows(images), Number(owner));
+      freeBuffer(images.payloads);
     }
   }
   return sum >>> 0;

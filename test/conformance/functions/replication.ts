@@ -33,14 +33,12 @@ export const PARTS: FunctionFamily = {
         asMember: "whether the caller comes into the placement, and needs what is not a part's: clocks, counts of pushes, parameters",
       },
       response: {
-        to: "the first part that was not looked at; 4,096: there is no more",
-        textBytes: "of the JSON that the body begins with",
-        body: "JSON, padded to a multiple of 8, and the arrays that it names: rows, blocks, data and open rounds, and for a caller that comes what is not a part's",
+        body: "u32 bytes of the JSON behind it, 4 unused bytes, the JSON, padded to a multiple of 8, and the arrays that it names: rows, blocks, data and open rounds, and for a caller that comes what is not a part's; `to` of the JSON is the first part that was not looked at, 4,096: there is no more",
       },
       errors: ["BAD_REQUEST", "HANDLER_FAILED", "QUEUE_FULL", "WRONG_EPOCH"],
       example: {
         request: { epoch: 2, from: 0, asMember: false },
-        response: { to: 4096, textBytes: 22, body: new TextEncoder().encode('{"to":4096,"pages":[]}  ') },
+        response: { body: new TextEncoder().encode('\u0016\0\0\0\0\0\0\0{"to":4096,"pages":[]}  ') },
       },
     }),
   ],
