@@ -3,10 +3,8 @@
 // this machine.
 
 import assert from "node:assert/strict";
-import { mkdtempSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { test } from "node:test";
+import { temporaryDirectory } from "../../test/support/temporary-directory.ts";
 import { Session } from "../api/session.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { KVServer } from "../faces/kv/kv-server.ts";
@@ -174,7 +172,7 @@ test("a server is where its variables say, and its rank and name are what they s
 });
 
 test("DMLC_LOCAL takes Unix sockets", async () => {
-  const socketDir = mkdtempSync(join(tmpdir(), "wb-start-"));
+  const socketDir = temporaryDirectory("start");
   await using trio = await Trio.start({ DMLC_LOCAL: "1", WEIGHBRIDGE_SOCKET_DIR: socketDir });
   assert.ok(trio.serverAddress.startsWith(`unix://${socketDir}/`), trio.serverAddress);
   new KVServer(trio.server, 0);

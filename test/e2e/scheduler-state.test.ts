@@ -2,12 +2,12 @@
 // job that ends leaves nothing behind.
 
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, readFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { suite, test } from "node:test";
 import { readLines } from "../../src/node/state/record-lines.ts";
 import { applyRecord, emptyState, type SchedulerState } from "../../src/scheduler/scheduler-state.ts";
+import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { Cluster } from "./cluster.ts";
 import { until } from "./processes.ts";
 
@@ -18,7 +18,7 @@ function stateIn(directory: string): SchedulerState {
 
 suite("scheduler-state", { concurrency: 2 }, () => {
   test("a killed scheduler that is started again: the job goes on with its run, incarnations, placement and catalogue, and leaves nothing at its end", async () => {
-    const root = mkdtempSync(join(tmpdir(), "weighbridge-state-"));
+    const root = temporaryDirectory("state");
     await using cluster = await Cluster.create({ servers: 2, workers: 2, flags: ["--job", "durable", "--state-dir", root] });
     const directory = join(root, `durable@${cluster.port}`);
     const killed = cluster.scheduler();
@@ -45,7 +45,7 @@ suite("scheduler-state", { concurrency: 2 }, () => {
   });
 
   test("a job that fails because a dead worker does not come back says whom it waits for, and leaves no state", async () => {
-    const root = mkdtempSync(join(tmpdir(), "weighbridge-state-"));
+    const root = temporaryDirectory("state");
     const flags = ["--job", "failing", "--state-dir", root, "--heartbeat-timeout-ms", 1500, "--start-timeout-ms", 15_000];
     await using cluster = await Cluster.create({ servers: 1, workers: 2, flags });
     const [scheduler, server] = [cluster.scheduler(), cluster.server(0)];
@@ -60,7 +60,7 @@ suite("scheduler-state", { concurrency: 2 }, () => {
   });
 
   test("a job that is killed as a whole leaves a state that the next one sets aside and says so", async () => {
-    const root = mkdtempSync(join(tmpdir(), "weighbridge-state-"));
+    const root = temporaryDirectory("state");
     const flags = ["--job", "durable", "--state-dir", root, "--heartbeat-timeout-ms", 500];
     await using cluster = await Cluster.create({ servers: 1, workers: 1, flags });
     const directory = join(root, `durable@${cluster.port}`);

@@ -3,10 +3,11 @@
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { hostname, tmpdir } from "node:os";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { hostname } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { temporaryDirectory } from "../../../test/support/temporary-directory.ts";
 import { SILENT_LOG } from "../../base/log.ts";
 import type { StateRecord } from "../../scheduler/scheduler-state.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
@@ -17,7 +18,7 @@ const START: StateRecord = { version: 1, kind: "start", job: "mnist/1", term: 4,
 const highest = (number: number): StateRecord => ({ version: 1, kind: "highest", number });
 
 function directory(): string {
-  return join(mkdtempSync(join(tmpdir(), "weighbridge-state-")), "mnist@9700");
+  return join(temporaryDirectory("state"), "mnist@9700");
 }
 
 function storeIn(path: string): FileStore {

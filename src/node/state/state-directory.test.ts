@@ -1,10 +1,10 @@
 // state-directory.test — Goal: each job and port has a directory of its own, below the one that was named.
 
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, mkdtempSync, utimesSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, mkdirSync, utimesSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { afterEach, test } from "node:test";
+import { temporaryDirectory } from "../../../test/support/temporary-directory.ts";
 import { SILENT_LOG } from "../../base/log.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
 import { stateDirectory } from "./state-directory.ts";
@@ -15,12 +15,8 @@ afterEach(() => {
   else process.env.XDG_STATE_HOME = XDG_STATE_HOME;
 });
 
-function temporary(): string {
-  return mkdtempSync(join(tmpdir(), "weighbridge-state-"));
-}
-
 test("jobs of any name have directories of their own, which lie in the one that was named", () => {
-  const stateDir = temporary();
+  const stateDir = temporaryDirectory("state");
   const jobs = ["mnist", "Mnist", "..", ".", "a b", "a%20.b", "ü", "u", "\ud800", "x".repeat(128), "é".repeat(128), `${"é".repeat(127)}e`];
   const paths = jobs.map((job) => stateDirectory({ stateDir, schedulerPort: 9700 }, job, SILENT_LOG) ?? "");
   assert.equal(new Set(paths).size, jobs.length);
@@ -32,7 +28,7 @@ test("jobs of any name have directories of their own, which lie in the one that 
 });
 
 test("none keeps no state; a named directory that cannot be written stops the scheduler, the user's own does not", () => {
-  const file = join(temporary(), "file");
+  const file = join(temporaryDirectory("state"), "file");
   writeFileSync(file, "");
   assert.equal(stateDirectory({ stateDir: "none", schedulerPort: 1 }, "j", SILENT_LOG), undefined);
   assert.throws(
@@ -46,7 +42,7 @@ test("none keeps no state; a named directory that cannot be written stops the sc
 });
 
 test("what jobs that died left in the user's directory is removed after a month", () => {
-  const root = temporary();
+  const root = temporaryDirectory("state");
   process.env.XDG_STATE_HOME = root;
   const [old, recent] = [join(root, "weighbridge", "old@1"), join(root, "weighbridge", "recent@1")];
   const past = new Date(Date.now() - 31 * 24 * 3600 * 1000);

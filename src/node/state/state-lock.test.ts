@@ -2,11 +2,12 @@
 // Who gets one: file-store.test.ts.
 
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
-import { hostname, tmpdir } from "node:os";
+import { readdirSync, rmSync, writeFileSync } from "node:fs";
+import { hostname } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
+import { temporaryDirectory } from "../../../test/support/temporary-directory.ts";
 import { SimClock } from "../../testing/sim-clock.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
 import { type FileLayer, realFiles } from "../checkpoint/file-layer.ts";
@@ -14,12 +15,8 @@ import { StateLock } from "./state-lock.ts";
 
 const SERVER = { holder: "server", fix: "stop that one first", diskFix: "start the server again when that is mended" };
 
-function temporary(): string {
-  return mkdtempSync(join(tmpdir(), "weighbridge-lock-"));
-}
-
 test("a lock that is released while a beat is being written beats no more: a timer would keep its process alive", async () => {
-  const directory = temporary();
+  const directory = temporaryDirectory("lock");
   let disk = Promise.resolve();
   const layer: FileLayer = {
     ...realFiles,
@@ -45,7 +42,7 @@ test("a lock that is released while a beat is being written beats no more: a tim
 });
 
 test("a lock whose file was removed is not held by another one: its directory cannot be used", async () => {
-  const directory = temporary();
+  const directory = temporaryDirectory("lock");
   const lock = new StateLock({ directory, layer: realFiles, clock: new SimClock(), words: SERVER });
   await lock.acquire();
   await lock.check();
@@ -55,7 +52,7 @@ test("a lock whose file was removed is not held by another one: its directory ca
 });
 
 test("a full disk where the lock of a dead process is taken over: the holder's own words, and no file is left", async () => {
-  const directory = temporary();
+  const directory = temporaryDirectory("lock");
   writeFileSync(join(directory, "lock"), JSON.stringify({ id: "another", host: hostname(), pid: 1, startedAt: "", beat: 3 }));
   const full = Object.assign(new Error("no space left"), { code: "ENOSPC" });
   const layer: FileLayer = {
