@@ -116,8 +116,8 @@ suite("data that is no good is named, with an exit code of 1, by each worker in 
       const job = processes.weighbridge(["train", "lenet", "--data", directory, "--no-checkpoint", "-s", 1, "-w", 1]);
       await job.fails(new RegExp(`^weighbridge: the job failed: worker \\d stopped before the first step: ${message.source}`, "m"));
       const closings = [...job.stdout.matchAll(/^ {2}\[(.*)\] stopped.*/gm)];
-      // Each process says it once; one that is ended while it still starts has nothing to say.
-      assert.ok(closings.length >= 1 && new Set(closings.map(([, name]) => name)).size === closings.length, job.transcript);
+      const names = closings.map(([, name]) => String(name)).toSorted();
+      assert.deepEqual(names, ["scheduler", "server 0", "worker 0"], `each says it once (Job.J10, ProcessEnd.E1)\n${job.transcript}`);
       assert.ok(job.count(message) <= 1, `told in full by who found it\n${job.transcript}`);
       for (const [line] of closings) assert.match(line, /: (worker \d stopped .*: )?DATASET_[A-Z]+/);
     });

@@ -4,7 +4,10 @@
 // Invariants:
 //   ProcessEnd.E1. There is at most one closing line, and it is the last thing written.
 //   ProcessEnd.E2. The first cause counts; what breaks because of it is not reported.
-//   ProcessEnd.E3. The process ends whether or not anybody reads why.
+//   ProcessEnd.E3. The process ends whether or not anybody reads why, even if process.exit hangs: its launcher kills it
+//       then (NodeProcess.N1). When the launcher is gone, the process kills itself.
+//   ProcessEnd.E4. A process that was sent the reason while it started prints it as soon as it watches its launcher: it
+//       listens for signals before (Job.J10).
 
 import { writeSync } from "node:fs";
 import { constants } from "node:os";
@@ -30,7 +33,7 @@ const REASON_WAIT_MS = 250;
 /** Runs the work, then ends this process. */
 export function endProcess({ name, position, run }: NodeOutcome): void {
   let isEnding = false;
-  const fail = (cause: string, exitCode = 1): void => {
+  const fail = (cause: string, exitCode = 1, end = (): void => process.exit(exitCode)): void => {
     if (isEnding) return; // ProcessEnd.E2
     isEnding = true;
     try {
@@ -38,14 +41,16 @@ export function endProcess({ name, position, run }: NodeOutcome): void {
     } catch {
       // The launcher, which held the other end, is gone (EPIPE).
     } finally {
-      process.exit(exitCode); // ProcessEnd.E1, ProcessEnd.E3
+      end(); // ProcessEnd.E1, ProcessEnd.E3
     }
   };
-  watchLauncher({ onReason: (reason) => fail(reason), onGone: () => fail("the launcher is gone") });
+  const kill = (): void => void process.kill(process.pid, "SIGKILL");
   for (const signal of ENDING_SIGNALS) {
     process.on(signal, () => setTimeout(() => fail(`ended by ${signal}`, 128 + constants.signals[signal]), REASON_WAIT_MS));
   }
   process.on("uncaughtException", (thrown) => fail(causeOf(thrown), exitCodeFor(thrown)));
+  // ProcessEnd.E4
+  watchLauncher({ onReason: (reason) => fail(reason), onGone: () => fail("the launcher is gone", 1, kill) });
   run().then(
     () => {
       if (!isEnding) process.exit(0);

@@ -21,6 +21,8 @@ import { findProgress } from "./training-progress.ts";
 import { nearPath, TrainingScreen } from "./training-screen.ts";
 
 const LOOPBACK = "127.0.0.1";
+/** Short: when a process of a training exits, it has nothing left to do. */
+const EXIT_GRACE_MS = 1000;
 /**
  * The keys that a training reads from the environment's configuration: how nodes work. Which nodes there are, and
  * where, comes from its own flags.
@@ -80,6 +82,8 @@ export async function runTraining(wanted: TrainPlan, isResumed: boolean, output:
     isDispensable: (end, running) => isDispensable(end, running, screen),
     onCopyLost: (end) => screen.note(copyLostText(end)),
     onDeadProcess: ({ name }) => screen.note(deadText(name)),
+    isReasonPrinted: true,
+    exitGraceMs: EXIT_GRACE_MS,
     reasonFor: (culprit) => shortCause(causeText(culprit, screen.position)),
   });
   const release = forwardEnds(job, output);

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
+import { pathToFileURL } from "node:url";
 import { temporaryDirectory } from "../../../test/support/temporary-directory.ts";
 import { Job, type JobOptions } from "./job.ts";
 import type { ProcessPlan } from "./job-plan.ts";
@@ -72,6 +73,28 @@ test("a process that cannot be started is a failure", async () => {
   const outcome = await start([missing, processPlan("b", WAIT)]).job.outcome;
   assert.ok(outcome.kind === "failed");
   assert.match(endText(outcome.culprit), /^a could not be started: .*ENOENT/);
+});
+
+/** Watches its launcher as the processes of a launch do, and hangs in its exit. */
+function hangingPlan(name: string, exitCode: number): ProcessPlan {
+  const hang = `process.on("exit", () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0));`;
+  const launched = pathToFileURL(join(import.meta.dirname, "launched.ts")).href;
+  const code = `${hang} console.error("weighbridge: BAD_DATA: no luck"); process.exit(${exitCode})`;
+  return { ...processPlan(name, ""), program: [process.execPath, "--import", launched, "-e", code] };
+}
+
+test("a process that fails and hangs in its exit is killed, and has failed as it said (NodeProcess.N1)", async () => {
+  const { job, processes } = start([processPlan("a", WAIT), hangingPlan("b", 7)], { exitGraceMs: 100 });
+  const outcome = await job.outcome;
+  assert.ok(outcome.kind === "failed");
+  assert.equal(endText(outcome.culprit), "b ended with exit code 7: weighbridge: BAD_DATA: no luck");
+  assert.ok(processes.every(({ isRunning }) => !isRunning));
+});
+
+test("a process that hangs in its exit when it is done is killed, too, and has ended well (NodeProcess.N1)", async () => {
+  const { job, processes } = start([hangingPlan("a", 0)], { exitGraceMs: 20 });
+  assert.deepEqual(await job.outcome, { kind: "done" });
+  assert.equal(processes[0]?.hasFailed, false);
 });
 
 test("an interrupt is forwarded; who ignores it is killed after the grace", async () => {
@@ -149,6 +172,29 @@ test("the others are told why the job ends before they are ended", async () => {
   processes[1]?.signal("SIGKILL");
   assert.equal((await job.outcome).kind, "failed");
   assert.match(text, /told: b was ended by SIGKILL/);
+});
+
+test("a process that still starts when the job fails reads the reason before it is ended, if it prints it (Job.J10)", async () => {
+  const slow = `
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
+    const pipe = new (require("node:net").Socket)({ fd: 3 });
+    pipe.on("data", (word) => { console.log("told: " + word); process.exit(0); });
+    process.on("SIGTERM", () => {});
+    require("node:fs").writeSync(3, "watching:\\n");`;
+  const { job, processes } = start([processPlan("a", slow), processPlan("b", "process.exit(7)")], { isReasonPrinted: true });
+  let text = "";
+  processes[0]?.stdout.on("data", (chunk: Buffer) => {
+    text += chunk.toString();
+  });
+  assert.equal((await job.outcome).kind, "failed");
+  assert.match(text, /told: b ended with exit code 7/);
+});
+
+test("one that never comes to read it is killed after the grace (Job.J10)", async () => {
+  const plans = [processPlan("a", WAIT), processPlan("b", "process.exit(7)")];
+  const { job, processes } = start(plans, { isReasonPrinted: true, graceMs: 100 });
+  assert.equal((await job.outcome).kind, "failed");
+  assert.equal((await processes[0]?.ended)?.signal, "SIGKILL");
 });
 
 /** Ends when it gets SIGUSR2; told "dead" by SIGUSR1, it says so of worker 1 as a scheduler's process does. */

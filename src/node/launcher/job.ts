@@ -29,6 +29,9 @@
 //   Job.J9. It also says which workers there are to be, when somebody asks for another number of them. One that has no
 //       running process is started; one that is not among them leaves by itself, or is ended UNWANTED_GRACE_MS later,
 //       and its end is no failure.
+//   Job.J10. Where processes print the reason, one that still starts when the job fails is sent SIGTERM only when it
+//       has begun to read the reason: before that, the signal would end it silently. SIGKILL comes after the grace
+//       period all the same.
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
@@ -82,6 +85,8 @@ export type JobOptions = {
   readonly isDispensable?: (end: ProcessEnd, running: readonly ProcessPlan[]) => boolean;
   /** The reason to send to the others when one failed; `endText` by default. */
   readonly reasonFor?: (culprit: ProcessEnd) => string;
+  /** Whether the processes print the reason that they are sent (Job.J10). By default they do not. */
+  readonly isReasonPrinted?: boolean;
   /** Called for a process that failed, and whose servers another process has too (Job.J6). */
   readonly onCopyLost?: (end: ProcessEnd) => void;
   /** Called for a process that was declared dead, before it is ended. */
@@ -91,6 +96,8 @@ export type JobOptions = {
   /** Called for a process that failed and will be started again after this long. */
   readonly onRestart?: (end: ProcessEnd, delayMs: number) => void;
   readonly graceMs?: number;
+  /** How long a process that fails may take to exit (NodeProcess.N1); GRACE_MS by default. */
+  readonly exitGraceMs?: number;
   /** The grace period of a process that was declared dead. */
   readonly deadGraceMs?: number;
 };
@@ -212,12 +219,13 @@ export class Job {
     const onComplete = (): void => {
       this.#isComplete = true;
     };
-    return new NodeProcess(plan, {
+    const reports = {
       onComplete,
-      onServers: (report) => this.#hearOfServers(report),
-      onWorkers: (ranks) => this.#hearOfWorkers(ranks),
-      onDead: (report) => this.#hearOfDead(report),
-    });
+      onServers: (report: ServersReport) => this.#hearOfServers(report),
+      onWorkers: (ranks: readonly number[]) => this.#hearOfWorkers(ranks),
+      onDead: (report: DeadReport) => this.#hearOfDead(report),
+    };
+    return new NodeProcess(plan, reports, this.#options.exitGraceMs);
   }
 
   /** How the process of this plan ended at last, after all restarts (Job.J7). */
@@ -375,7 +383,7 @@ export class Job {
     this.#ending = ending;
     this.#over.abort();
     this.#endSignal = signal;
-    for (const process of this.#running) if (process.plan.role !== "scheduler") process.signal(signal);
+    for (const process of this.#running) if (process.plan.role !== "scheduler") this.#endProcess(process);
     this.#endScheduler();
     clearTimeout(this.#killTimer);
     this.#killTimer = setTimeout(() => this.#signalAll("SIGKILL"), this.#options.graceMs ?? GRACE_MS);
@@ -384,7 +392,14 @@ export class Job {
   /** Job.J5 */
   #endScheduler(): void {
     const running = this.#running;
-    if (running.every(({ plan }) => plan.role === "scheduler")) for (const process of running) process.signal(this.#endSignal);
+    if (running.every(({ plan }) => plan.role === "scheduler")) for (const process of running) this.#endProcess(process);
+  }
+
+  /** Job.J10 */
+  #endProcess(process: NodeProcess): void {
+    const isReasonAwaited = this.#ending?.kind === "failed" && this.#options.isReasonPrinted === true;
+    if (!isReasonAwaited) process.signal(this.#endSignal);
+    else process.watching.then(() => process.signal(this.#endSignal)).catch(() => {}); // It does not reject.
   }
 
   get #running(): readonly NodeProcess[] {

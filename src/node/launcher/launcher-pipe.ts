@@ -3,7 +3,8 @@
 //
 //   to the process      why the job ends, in words; to the scheduler's "gone:": no dead node that it reported has a
 //                       process; and "lost:3": no process comes any more for a server that is waited for
-//   to the launcher     from the scheduler's process: "complete:" when all nodes have joined, and all nodes that are
+//   to the launcher     from every process that watches: "watching:" when it has begun to, and "exit:1" when it exits;
+//                       from the scheduler's process: "complete:" when all nodes have joined, and all nodes that are
 //                       dead now: "dead:worker 1,worker 3", or "only-dead:…" when nobody else is at work; and the ranks
 //                       of the servers that there are to be, and of those that have parts: "servers:0,1,2/0,1"; and the
 //                       ranks of the workers that there are to be, when that was asked for: "workers:0,1,2"
@@ -28,6 +29,8 @@ export const GONE_LINE = "gone:";
 /** Followed by the rank of a server that there is to be, and for which no process is left. */
 export const LOST_LINE = "lost:";
 export const COMPLETE_LINE = "complete:";
+/** The process reads this pipe from now on. */
+export const WATCHING_LINE = "watching:";
 
 export type DeadReport = {
   /** All nodes that are dead now. */
@@ -77,6 +80,12 @@ export function parseDeadReport(line: string): DeadReport | undefined {
   return names === undefined ? undefined : { names: names.split(",").filter((name) => name !== ""), isRestDone: kind === "only-dead" };
 }
 
+/** The exit code of a process that is about to exit; undefined for any other line. */
+export function parseExitCode(line: string): number | undefined {
+  const [, exitCode] = /^exit:(\d+)$/.exec(line) ?? [];
+  return exitCode === undefined ? undefined : Number(exitCode);
+}
+
 const CHANNEL = "weighbridge:dead-nodes";
 const SERVERS_CHANNEL = "weighbridge:servers";
 const WORKERS_CHANNEL = "weighbridge:workers";
@@ -123,7 +132,7 @@ export type LauncherWatch = {
   readonly onGone?: () => void;
 };
 
-/** Does not keep the process alive. */
+/** Does not keep the process alive. Reports that it watches, and later that the process exits. */
 export function watchLauncher({ onReason = () => {}, onGone = endSoon }: LauncherWatch = {}): void {
   const pipe = new Socket({ fd: WATCH_FD, readable: true, writable: false });
   const dismissDead = reportDeadNodes();
@@ -147,6 +156,8 @@ export function watchLauncher({ onReason = () => {}, onGone = endSoon }: Launche
     )
     .resume();
   pipe.unref();
+  process.once("exit", (exitCode) => send(`exit:${exitCode}`));
+  send(WATCHING_LINE);
 }
 
 /**

@@ -1,6 +1,12 @@
 // node-process — one process of a job, from its start to its end. It leads a process group of its own: Ctrl-C on the
 // terminal reaches the launcher alone, which decides what to send its processes, and signals also reach whatever the
 // process started.
+//
+// Invariants:
+//   NodeProcess.N1. A process that has reported its exit code ends with it: within `exitGraceMs` if it failed, and
+//       within WELL_GRACES times as long if not, because its exit handlers may save something. Then it is killed. Node
+//       can deadlock at its exit: the main thread joins the others while one of them, which compiles, waits until the
+//       main thread collects garbage (https://github.com/nodejs/node/issues/54918).
 
 import { type ChildProcess, spawn } from "node:child_process";
 import type { Socket } from "node:net";
@@ -11,11 +17,14 @@ import type { ProcessPlan } from "./job-plan.ts";
 import {
   COMPLETE_LINE,
   type DeadReport,
+  GRACE_MS,
   parseDeadReport,
+  parseExitCode,
   parseServersReport,
   parseWorkersReport,
   type ServersReport,
   WATCH_FD,
+  WATCHING_LINE,
 } from "./launcher-pipe.ts";
 import { ErrorTail, LineStream } from "./node-output.ts";
 
@@ -43,6 +52,7 @@ export type SchedulerReports = {
 
 /** How long to wait for the output of a process that ended; a process it started may hold the pipes open forever. */
 const OUTPUT_WAIT_MS = 500;
+const WELL_GRACES = 12;
 const HAS_GROUPS = process.platform !== "win32";
 
 export class NodeProcess {
@@ -51,12 +61,21 @@ export class NodeProcess {
   readonly stderr: Readable;
   /** Fulfilled once it ended and its output was read. */
   readonly ended: Promise<ProcessEnd>;
+  /** Fulfilled when it has begun to read what `send` writes; never, if it does not read it. */
+  readonly watching: Promise<void>;
   readonly #child: ChildProcess;
+  readonly #exitGraceMs: number;
+  readonly #watching = new Deferred<void>();
   #isRunning = true;
+  /** What it reported (NodeProcess.N1). */
+  #reportedExitCode: number | undefined;
+  #exitTimer: NodeJS.Timeout | undefined;
 
-  constructor(plan: ProcessPlan, reports: Partial<SchedulerReports> = {}) {
+  constructor(plan: ProcessPlan, reports: Partial<SchedulerReports> = {}, exitGraceMs: number = GRACE_MS) {
     const [command, ...args] = plan.program;
     this.plan = plan;
+    this.#exitGraceMs = exitGraceMs;
+    this.watching = this.#watching.promise;
     const stdio = ["ignore", "pipe", "pipe"];
     stdio[WATCH_FD] = "pipe";
     const env = { ...(plan.inherited ?? process.env), ...plan.env };
@@ -85,7 +104,7 @@ export class NodeProcess {
 
   /** It has ended, and not well. */
   get hasFailed(): boolean {
-    return !this.#isRunning && this.#child.exitCode !== 0;
+    return !this.#isRunning && this.#endOf(this.#child.exitCode, this.#child.signalCode).exitCode !== 0;
   }
 
   /** Writes a line to the pipe that it may watch (launcher-pipe.ts). */
@@ -117,8 +136,25 @@ export class NodeProcess {
       const workers = parseWorkersReport(line);
       if (workers !== undefined) onWorkers(workers);
       if (line === COMPLETE_LINE) onComplete();
+      if (line === WATCHING_LINE) this.#watching.resolve();
+      const exitCode = parseExitCode(line);
+      if (exitCode !== undefined) this.#expectExit(exitCode);
     };
     pipe?.pipe(new LineStream(take)).resume();
+  }
+
+  /** NodeProcess.N1 */
+  #expectExit(exitCode: number): void {
+    if (!this.#isRunning) return;
+    this.#reportedExitCode = exitCode;
+    const waitMs = exitCode === 0 ? WELL_GRACES * this.#exitGraceMs : this.#exitGraceMs;
+    this.#exitTimer ??= setTimeout(() => this.signal("SIGKILL"), waitMs);
+  }
+
+  /** NodeProcess.N1: a process that was killed in its exit has ended as it reported. */
+  #endOf(exitCode: number | null, signal: NodeJS.Signals | null): Pick<ProcessEnd, "exitCode" | "signal"> {
+    const reported = this.#reportedExitCode;
+    return signal === "SIGKILL" && reported !== undefined ? { exitCode: reported, signal: null } : { exitCode, signal };
   }
 
   async #watch(): Promise<ProcessEnd> {
@@ -127,10 +163,11 @@ export class NodeProcess {
     const closed = new Deferred<void>();
     this.stderr.on("data", (chunk: Buffer) => tail.add(chunk));
     this.#child.once("error", (error) => exited.resolve({ exitCode: null, signal: null, failure: error.message }));
-    this.#child.once("exit", (exitCode, signal) => exited.resolve({ exitCode, signal }));
+    this.#child.once("exit", (exitCode, signal) => exited.resolve(this.#endOf(exitCode, signal)));
     this.#child.once("close", () => closed.resolve());
     const { failure, ...end } = await exited.promise;
     this.#isRunning = false;
+    clearTimeout(this.#exitTimer);
     const giveUp = new AbortController();
     await Promise.race([closed.promise, sleep(OUTPUT_WAIT_MS, undefined, { signal: giveUp.signal }).catch(() => {})]);
     giveUp.abort();
