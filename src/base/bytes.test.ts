@@ -1,5 +1,5 @@
-// Goal: joined bytes are those of all parts in order, and share no memory with them; memory that is given back is gone at
-// once.
+// Goal: joined bytes are those of all parts in order, and share no memory with them; memory that is given back is gone
+// at once.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

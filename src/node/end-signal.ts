@@ -4,7 +4,7 @@
 //
 // Invariants:
 //   EndSignal.E1. The process ends when all nodes in it that listen here have left, after SIGNAL_LEAVE_MS at the
-//       latest, or after what a server needs that saves its state first.
+//       latest, or after what a server needs that saves its state first, or fills its standby.
 //   EndSignal.E2. Only servers, schedulers with standbys, and every node of process 1 listen: the system ends all
 //       others by itself.
 
@@ -14,7 +14,7 @@ import { isMainThread, parentPort } from "node:worker_threads";
 
 /** Less than a container or a launcher waits. */
 const SIGNAL_LEAVE_MS = 2000;
-/** For a server that saves its state: what ends processes decides when it has waited long enough. */
+/** For a server that saves its state, or fills its standby: what ends processes decides how long it waits. */
 export const SIGNAL_SAVE_MS = 600_000;
 /** What a process sends to its server threads, which get no signals themselves. */
 export const LEAVE_MESSAGE = "weighbridge: leave";

@@ -52,7 +52,7 @@ export async function startProcessNode<N extends ClusterNode>(
     await (await starting).leave();
   };
   const hasSuccessor = config.role === "server" || (config.role === "scheduler" && config.etcd !== undefined);
-  const stopListening = onEndSignal(hasSuccessor ? leave : undefined, config.checkpointDir === undefined ? undefined : SIGNAL_SAVE_MS);
+  const stopListening = onEndSignal(hasSuccessor ? leave : undefined, config.checkpointDir === undefined && config.replicas === 1 ? undefined : SIGNAL_SAVE_MS);
   const signal = options.signal === undefined ? ended.signal : AbortSignal.any([options.signal, ended.signal]);
   const starting = startComposed(config, { ...options, signal }, compose);
   try {

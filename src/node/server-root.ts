@@ -5,7 +5,7 @@ import { resolve } from "node:path";
 import { ServerNode, type ServerNodeOptions } from "../server/server-node.ts";
 import { orReport } from "./cannot-start.ts";
 import { requireWritableDirectory } from "./checkpoint/checkpoint-directory.ts";
-import { openCheckpoint } from "./checkpoint/find-checkpoint.ts";
+import { openCheckpoint, resumeCheckpoint } from "./checkpoint/find-checkpoint.ts";
 import { PeriodicCheckpoints } from "./checkpoint/periodic-checkpoints.ts";
 import { ServerFiles } from "./checkpoint/server-files.ts";
 import type { NodeConfig } from "./config/node-config.ts";
@@ -94,10 +94,10 @@ export function checkpointOptions({
   readonly restore?: string | undefined;
   readonly resume?: string | undefined;
 }): Pick<ServerNodeOptions, "checkpointFiles" | "restoreFrom" | "mayBeginEmpty"> {
-  const from = restore ?? resume;
   if (checkpointDir !== undefined) requireWritableDirectory(checkpointDir);
   return {
     ...(checkpointDir === undefined ? {} : { checkpointFiles: new ServerFiles(resolve(checkpointDir)) }),
-    ...(from === undefined ? {} : { restoreFrom: () => openCheckpoint(resolve(from)), mayBeginEmpty: resume !== undefined }),
+    ...(restore === undefined ? {} : { restoreFrom: () => openCheckpoint(resolve(restore)) }),
+    ...(resume === undefined ? {} : { restoreFrom: () => resumeCheckpoint(resolve(resume)), mayBeginEmpty: true }),
   };
 }

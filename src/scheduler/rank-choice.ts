@@ -5,6 +5,7 @@
 //   without a link                     given: its process surely died        given after SUSPECT_GRACE_MS without one
 //   linked, heartbeats on              RANK_TAKEN once its holder was heard  waits
 //   linked, heartbeats off             RANK_TAKEN at once                    waits
+//   gone, of one that returns          given                                 given after startTimeoutMs (RankChoice.S4)
 //
 // Invariants:
 //   RankChoice.S1. No rank is assigned while a node may still resume its slot after a restart of the scheduler.
@@ -12,6 +13,8 @@
 //       spare server waits on (AddedServers.A2).
 //   RankChoice.S3. The ranks of workers grow by the next one, and only while all others are held, by workers that were
 //       heard since: they stay few, and who replaces one that was lost gets its rank.
+//   RankChoice.S4. The slot of a server that comes back with its state (0070, 0071) is kept for the process that has it
+//       for as long as calls wait for that: a spare, which has nothing, would end what was left for it.
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import type { RegisterRequest } from "../wire/register.ts";
@@ -99,10 +102,13 @@ export function chooseRank(applicant: Applicant<unknown>, slots: readonly RankSl
   const isSettled = !slots.some(({ state, confirmed }) => state === "alive" && !confirmed); // RankChoice.S1
   let lookAgainAtMs = deadlineMs;
   if (isSettled) {
-    const vacant = ofRole.find(({ state }) => state === "dead") ?? ofRole.find(({ state }) => state === "left");
+    const isKept = (slot: RankSlot): boolean => request.rank === undefined && nowMs < keptUntilMs(slot, rules);
+    for (const slot of ofRole.filter(isKept)) lookAgainAtMs = Math.min(lookAgainAtMs, keptUntilMs(slot, rules));
+    const open = ofRole.filter((slot) => !isKept(slot));
+    const vacant = open.find(({ state }) => state === "dead") ?? open.find(({ state }) => state === "left");
     if (vacant !== undefined) return { found: "slot", slot: vacant };
     const graceMs = request.rank === undefined ? SUSPECT_GRACE_MS : 0;
-    for (const slot of ofRole) {
+    for (const slot of open) {
       if (slot.downSinceMs === undefined) continue;
       if (nowMs >= slot.downSinceMs + graceMs) return { found: "slot", slot };
       lookAgainAtMs = Math.min(lookAgainAtMs, slot.downSinceMs + graceMs);
@@ -116,6 +122,12 @@ export function chooseRank(applicant: Applicant<unknown>, slots: readonly RankSl
   // RankChoice.S2
   if (nowMs >= deadlineMs) return { found: "refusal", error: nothingFree(request, ofRole, rules.startTimeoutMs) };
   return { found: "nothing", lookAgainAtMs };
+}
+
+/** RankChoice.S4 */
+function keptUntilMs({ returns, state, downSinceMs, heardAtMs }: RankSlot, { startTimeoutMs }: RankChoiceRules): number {
+  const isGone = state === "dead" || (state === "alive" && downSinceMs !== undefined);
+  return returns && isGone ? heardAtMs + startTimeoutMs : -Infinity;
 }
 
 /**

@@ -29,6 +29,21 @@ test("a durable server comes back with what it wrote in any incarnation since it
   }
 });
 
+test("a spare does not take the rank of a server that comes back with its state while calls wait for that (RankChoice.S4)", () => {
+  const stage = new RosterStage({ mayScale: true, startTimeoutMs: 60_000 }).formed();
+  assert.deepEqual(stage.register("spare"), ["spare"]);
+  assert.deepEqual(stage.leave(8, 1, { returns: true }), ["died 8", "publish"]);
+  assert.deepEqual(stage.register("s later"), ["spare"], "neither does one that comes later");
+  stage.hearAllBut(8);
+  assert.deepEqual(stage.resume("s0 again", LEFT, { rank: 0 }), ["admit s0 again as 8/2 recovery", "publish"]);
+  // One that nobody brings back is replaced, by whoever asks for its rank at once.
+  stage.leave(8, 2, { returns: true });
+  stage.nowMs = 59_999;
+  stage.hearAllBut(8);
+  assert.ok(stage.states().includes("8 dead 2"));
+  assert.deepEqual(stage.tick(60_000), ["admit spare as 8/3 recovery", "publish"]);
+});
+
 test("a scheduler that begins does not learn a job from what a stopped server left, but from a durable one", () => {
   const claim = { ...LEFT, job: "job/old", roster: OLD_ROSTER };
   assert.deepEqual(new RosterStage().resume("s0", claim, { rank: 0 }), ["refuse s0 FENCED"]);

@@ -32,6 +32,8 @@ import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
 
 /** The default size: a GiB of addresses stays for updates and checkpoints of a full server (Arena.A5). */
 const ARENA_BYTES = 3 * 2 ** 30;
+/** How often a head that is to leave looks whether its standby has everything. */
+const HAND_OVER_LOOK_MS = 20;
 
 export type ServerNodeOptions = MemberOptions & {
   readonly arenaBytesMax?: number | undefined;
@@ -155,6 +157,7 @@ export class ServerNode extends MemberNode {
   /** A server whose state is on a disk by then is waited for. */
   override async leave(): Promise<void> {
     const membership = this.#hasBegun ? this.#membership : undefined;
+    if (membership !== undefined && this.#chain !== undefined) await this.#handOver(membership);
     if (membership !== undefined && this.#stop !== undefined) {
       const { job, node, incarnation, roster } = membership;
       this.server.stopping();
@@ -167,6 +170,25 @@ export class ServerNode extends MemberNode {
     this.server.replica?.close(); // nothing more is acknowledged
     await this.#durable?.close();
     await this.#stop?.close();
+  }
+
+  /**
+   * A head whose standby is being filled leaves when that has everything, and can take over. What a head has that has
+   * no standby is lost with it, and it says so.
+   */
+  async #handOver(membership: Membership): Promise<void> {
+    if (roleOf(this.id) !== "server" || this.#isRetired || this.failure !== undefined) return;
+    const standby = idOf("standby", this.rank);
+    const isFilling = (): boolean => {
+      const entry = membership.entry(standby);
+      const isReached = this.server.replica?.isFillingStandby === true || this.peer.channel(standby)?.link !== undefined;
+      return entry?.state === "alive" && entry.isFilling === true && isReached;
+    };
+    if (isFilling()) this.log.info("leaving as soon as the standby has everything");
+    while (isFilling() && this.hasWorkers()) await new Promise<void>((go) => void this.clock.after(HAND_OVER_LOOK_MS, go));
+    const { state, isFilling: isBehind = false } = membership.entry(standby) ?? { state: "alive" };
+    if ((state !== "alive" || isBehind) && this.hasWorkers())
+      this.log.warn("there is no standby that could take over: what this server has is lost with it");
   }
 
   protected override get registersAs(): Role {

@@ -9,7 +9,7 @@ import type { StatusReply } from "../../src/wire/control.ts";
 import { temporaryFolder } from "../support/checkpoint-stage.ts";
 import { Cluster, HEARTBEAT_TIMEOUT_MS } from "./cluster.ts";
 import { Copies } from "./copies.ts";
-import { DEADLINE_MS, type Running, until } from "./processes.ts";
+import { DEADLINE_MS, Processes, type Running, until } from "./processes.ts";
 
 type Pair = { readonly head: Running; readonly standby: Running };
 
@@ -167,6 +167,21 @@ suite("replicas", { concurrency: 2 }, () => {
     await launch.succeeds();
     assert.match(launch.stdout, /^\[worker 0\] verified 400 pushes/m);
     assert.doesNotMatch(launch.stderr, /the scheduler (?:at \S+ is away|was restarted)/, "it was there all the time");
+  });
+
+  test("train --replicas 2 goes on when a server is killed, says so, and ends with the loss of a calm run", async () => {
+    const losses: string[] = [];
+    for (const isCalm of [true, false]) {
+      await using processes = new Processes();
+      const flags = ["--limit", 1920, "--epochs", 2, "--no-checkpoint", "--every", 10, "-s", 1, "-w", 1];
+      const job = processes.weighbridge(["train", "lenet", "--replicas", 2, ...flags]);
+      await job.says(/^ {2}epoch: 1 step: 10, loss is/);
+      if (!isCalm) process.kill(Number((await job.says(/^ *The server node id:(\d+),.* rank id:0$/))[1]), "SIGKILL");
+      await job.succeeds();
+      if (!isCalm) await job.says(/server 0 was ended by SIGKILL; the job goes on with the other process of server 0/);
+      losses.push((await job.says(/^ {2}epoch: 2 step: 30, loss is (\S+)$/))[1] as string);
+    }
+    assert.equal(losses[0], losses[1]);
   });
 
   test("launch --restart on-failure starts a copy again that is killed; it is filled, and takes over from the other", async () => {

@@ -38,6 +38,23 @@ test("a standby that was filled has the bits of its head, and output waits for i
   await stage.close();
 });
 
+test("a head that is told to stop while its standby is being filled hands over when that has everything: no call fails", async () => {
+  const stage = new FillingStage(3);
+  await stage.open();
+  const { cluster } = stage;
+  for (let i = 0; i < 20; i++) await stage.push();
+  await cluster.run(cluster.startNode(STANDBY));
+  while (stage.serverOf(HEAD).replica?.isFillingStandby !== true) await cluster.clock.advance(1);
+  const left = cluster.office(HEAD).node.leave();
+  for (let i = 0; i < 20; i++) await stage.push();
+  await cluster.run(left);
+  for (let i = 0; i < 3; i++) await stage.push();
+  assert.equal(cluster.scheduler.roster.nodes.find(({ node }) => node === HEAD)?.incarnation, 2, "the standby leads");
+  const rows = await cluster.run(stage.session.embedding("rows", { dim: 8 }));
+  assert.deepEqual([...(await cluster.run(rows.pull([1]))).slice(0, 2)], [2, 2], "of two pushes");
+  await stage.close();
+});
+
 test("a standby without memory for the state leaves, and pushes go on", async () => {
   const stage = new FillingStage(2, { arenaBytesMax: 2 ** 21 });
   await stage.open();

@@ -24,7 +24,7 @@ import { requireSameModel } from "../../store/snapshot/same-model.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
 import { CheckpointDirectory } from "./checkpoint-directory.ts";
 import { CheckpointReader } from "./checkpoint-reader.ts";
-import { findCheckpoint, olderCheckpoint } from "./find-checkpoint.ts";
+import { findCheckpoint, olderCheckpoint, resumeCheckpoint } from "./find-checkpoint.ts";
 import { ShardWriter } from "./shard-writer.ts";
 
 type UserRow = { readonly values: number[]; readonly accumulator: number; readonly version: number };
@@ -222,6 +222,20 @@ test("a directory without a checkpoint says what is there instead", async () => 
   assert.equal(await findCheckpoint(folder.path, { step: 7 }), path);
   assert.equal(await olderCheckpoint(newer), path);
   assert.equal(await olderCheckpoint(path), undefined);
+});
+
+test("to resume, no checkpoint at all is missing; a file that the newest one lacks makes that torn, and nobody begins empty", async () => {
+  using folder = temporaryFolder();
+  await assert.rejects(resumeCheckpoint(join(folder.path, "nowhere")), throwsCode("CHECKPOINT_MISSING"));
+  await assert.rejects(resumeCheckpoint(folder.path), throwsCode("CHECKPOINT_MISSING", /it is empty/));
+  await saveSample({ root: folder.path, step: 1 });
+  const { path } = await saveSample({ root: folder.path, step: 2 });
+  await (await resumeCheckpoint(folder.path)).close();
+  for (const file of ["server-001-000.safetensors", "manifest.json"]) {
+    rmSync(join(path, file));
+    const torn = throwsCode("CHECKPOINT_TORN", /step-000002/);
+    await assert.rejects(resumeCheckpoint(folder.path), torn, file);
+  }
 });
 
 test("an opening that fails leaves no file open", async () => {

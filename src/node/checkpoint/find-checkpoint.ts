@@ -75,3 +75,17 @@ async function withOlder(thrown: unknown, path: string, layer: FileLayer | undef
   const { code, message, retryable } = thrown;
   return new WeighbridgeError(code, `${message}; the checkpoint before it is ${older}`, { cause: thrown, retryable });
 }
+
+/**
+ * The newest checkpoint, for servers that may begin without one. Throws CHECKPOINT_MISSING only if there is none: a
+ * file that the newest one lacks is CHECKPOINT_TORN, as every other damage (docs/decisions/0070).
+ */
+export async function resumeCheckpoint(directory: string, options: FindOptions = {}): Promise<CheckpointReader> {
+  const path = await findCheckpoint(directory, options);
+  try {
+    return await openCheckpoint(path, { layer: options.layer });
+  } catch (thrown) {
+    if (!isWeighbridgeError(thrown, "CHECKPOINT_MISSING")) throw thrown;
+    throw new WeighbridgeError("CHECKPOINT_TORN", thrown.message, { cause: thrown });
+  }
+}

@@ -36,7 +36,7 @@ export async function runServerThreads(config: NodeConfig, { path, args }: Threa
       for (const { worker } of threads) worker.postMessage(LEAVE_MESSAGE);
       await Promise.all(ends);
     },
-    config.checkpointDir === undefined ? undefined : SIGNAL_SAVE_MS,
+    config.checkpointDir === undefined && config.replicas === 1 ? undefined : SIGNAL_SAVE_MS,
   );
   try {
     await Promise.all(ends);

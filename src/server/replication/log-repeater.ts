@@ -154,7 +154,8 @@ export class LogRepeater {
         break;
       case EntryKind.PARTS:
         if (this.isComingBack && !this.isFilling) break;
-        loadParts(this.#server.parameters, unpack(entries, { ...entry, isKept: true }) as PartsImage); // copies what it loads
+        // It copies what it loads.
+        loadParts(this.#server.parameters, unpack(entries, { ...entry, isKept: true }) as PartsImage);
         break;
       case EntryKind.FILLED:
         if (this.isComingBack && !this.isFilling) break;
