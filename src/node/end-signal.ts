@@ -15,21 +15,24 @@ import { isMainThread, parentPort } from "node:worker_threads";
 /** Less than a container or a launcher waits. */
 const SIGNAL_LEAVE_MS = 2000;
 /** For a server that saves its state, or fills its standby: what ends processes decides how long it waits. */
-export const SIGNAL_SAVE_MS = 600_000;
+const SIGNAL_SAVE_MS = 600_000;
 /** What a process sends to its server threads, which get no signals themselves. */
 export const LEAVE_MESSAGE = "weighbridge: leave";
 
 const SIGNALS: readonly NodeJS.Signals[] = ["SIGTERM"];
 /** Process 1 has no default action for these either. */
 const INIT_SIGNALS: readonly NodeJS.Signals[] = ["SIGTERM", "SIGINT", "SIGHUP"];
+/** What a configuration says of how a node leaves. */
+type Leaving = { readonly checkpointDir?: string | undefined; readonly replicas?: number };
 /** Distinguishes our listeners from the program's, whichever copy of this module added them. */
 const LISTENER_NAME = "weighbridgeEndSignal";
 
 /**
- * Calls `leave` before a signal ends this process, if that is our task (EndSignal.E2), and waits for it up to
- * `leaveMs`. Returns a function that stops listening.
+ * Calls `leave` before a signal ends this process, if that is our task (EndSignal.E2), and waits for it (EndSignal.E1).
+ * Returns a function that stops listening.
  */
-export function onEndSignal(leave: (() => Promise<void>) | undefined, leaveMs: number = SIGNAL_LEAVE_MS): () => void {
+export function onEndSignal(leave: (() => Promise<void>) | undefined, { checkpointDir, replicas = 1 }: Leaving = {}): () => void {
+  const leaveMs = checkpointDir === undefined && replicas === 1 ? SIGNAL_LEAVE_MS : SIGNAL_SAVE_MS;
   if (!isMainThread) return leave === undefined ? () => {} : onThreadMessage(leave, leaveMs);
   const signals = process.pid === 1 ? INIT_SIGNALS : leave === undefined ? [] : SIGNALS;
   const listener = {

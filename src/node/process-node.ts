@@ -14,7 +14,7 @@ import { nameOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { schedulerAddresses, tcpAddress } from "./config/node-addresses.ts";
 import type { NodeConfig } from "./config/node-config.ts";
-import { onEndSignal, SIGNAL_SAVE_MS } from "./end-signal.ts";
+import { onEndSignal } from "./end-signal.ts";
 import { realClock } from "./real-clock.ts";
 import { textLog } from "./text-log.ts";
 import { type BoundSendBuffer, boundSendBuffers } from "./transport/send-buffer.ts";
@@ -52,7 +52,7 @@ export async function startProcessNode<N extends ClusterNode>(
     await (await starting).leave();
   };
   const hasSuccessor = config.role === "server" || (config.role === "scheduler" && config.etcd !== undefined);
-  const stopListening = onEndSignal(hasSuccessor ? leave : undefined, config.checkpointDir === undefined && config.replicas === 1 ? undefined : SIGNAL_SAVE_MS);
+  const stopListening = onEndSignal(hasSuccessor ? leave : undefined, config);
   const signal = options.signal === undefined ? ended.signal : AbortSignal.any([options.signal, ended.signal]);
   const starting = startComposed(config, { ...options, signal }, compose);
   try {

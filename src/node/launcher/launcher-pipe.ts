@@ -80,12 +80,6 @@ export function parseDeadReport(line: string): DeadReport | undefined {
   return names === undefined ? undefined : { names: names.split(",").filter((name) => name !== ""), isRestDone: kind === "only-dead" };
 }
 
-/** The exit code of a process that is about to exit; undefined for any other line. */
-export function parseExitCode(line: string): number | undefined {
-  const [, exitCode] = /^exit:(\d+)$/.exec(line) ?? [];
-  return exitCode === undefined ? undefined : Number(exitCode);
-}
-
 const CHANNEL = "weighbridge:dead-nodes";
 const SERVERS_CHANNEL = "weighbridge:servers";
 const WORKERS_CHANNEL = "weighbridge:workers";

@@ -19,7 +19,6 @@ import {
   type DeadReport,
   GRACE_MS,
   parseDeadReport,
-  parseExitCode,
   parseServersReport,
   parseWorkersReport,
   type ServersReport,
@@ -179,4 +178,10 @@ export class NodeProcess {
 export function endText({ plan, exitCode, signal, reason }: ProcessEnd): string {
   const how = signal !== null ? `was ended by ${signal}` : exitCode !== null ? `ended with exit code ${exitCode}` : "could not be started";
   return `${plan.name} ${how}${reason === undefined ? "" : `: ${reason}`}`;
+}
+
+/** The exit code of a process that is about to exit; undefined for any other line. */
+function parseExitCode(line: string): number | undefined {
+  const [, exitCode] = /^exit:(\d+)$/.exec(line) ?? [];
+  return exitCode === undefined ? undefined : Number(exitCode);
 }

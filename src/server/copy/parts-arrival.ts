@@ -8,9 +8,9 @@
 //   PartsArrival.A1. Parts are this server's when the scheduler says so (PlacementChanges.C6), not when they are here.
 //   PartsArrival.A2. Loading a page again changes nothing (PartState.P1): what failed is fetched again.
 
-import { freeBuffer } from "../../base/bytes.ts";
 import type { Clock } from "../../base/clock.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import { freeBuffer } from "../../base/free-buffer.ts";
 import type { ClusterNode } from "../../cluster/cluster-node.ts";
 import { partsFetch } from "../../contracts/between-servers.ts";
 import { PART_COUNT } from "../../keys/part.ts";

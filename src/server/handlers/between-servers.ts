@@ -2,8 +2,8 @@
 // whose standby it is (contracts/between-servers.ts); and what the scheduler calls when the servers of the job change
 // (scaling-part.ts).
 
-import { freeBuffer } from "../../base/bytes.ts";
 import { badRequest, WeighbridgeError } from "../../base/errors.ts";
+import { freeBuffer } from "../../base/free-buffer.ts";
 import { partsFetch, replicaLog } from "../../contracts/between-servers.ts";
 import type { JsonContract } from "../../contracts/contract.ts";
 import { scalingSpare, scalingSurvey } from "../../contracts/scaling.ts";

@@ -13,8 +13,8 @@
 //       rows or its block, and counts once.
 //   PartState.P3. A page that finds no room is refused, and may be loaded again; rows and blocks are as they were.
 
-import { freeBuffer } from "../../base/bytes.ts";
 import { badRequest, WeighbridgeError } from "../../base/errors.ts";
+import { freeBuffer } from "../../base/free-buffer.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import { PART_COUNT } from "../../keys/part.ts";
 import type { BlockImage } from "../../store/block-span.ts";

@@ -18,8 +18,8 @@
 //   Fill.F5. A read in several frames that came whole before FILL, and whose answer its worker may not have, is unknown
 //       to the standby: FILLED waits until the worker has it. A worker that says nothing is given up to LATE_MS.
 
-import { freeBuffer } from "../../base/bytes.ts";
 import type { Clock } from "../../base/clock.ts";
+import { freeBuffer } from "../../base/free-buffer.ts";
 import { PART_COUNT } from "../../keys/part.ts";
 import type { Channel } from "../../peer/channel.ts";
 import { freePages } from "../parameters/part-state.ts";

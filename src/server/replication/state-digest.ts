@@ -2,7 +2,7 @@
 // same bits, or one of them is wrong (ReplicaLog.I2). Rows count in any order: tables lie in memory by secrets of their
 // own.
 
-import { freeBuffer } from "../../base/bytes.ts";
+import { freeBuffer } from "../../base/free-buffer.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import { freePages, PartState } from "../parameters/part-state.ts";
 
