@@ -41,7 +41,9 @@ export function onEndSignal(leave: (() => Promise<void>) | undefined, { checkpoi
       const left = Promise.race([leave?.(), sleep(leaveMs)]);
       const done = (): void => {
         process.off(signal, listener);
-        if (listenersOf(signal).length === 0) endBy(signal); // EndSignal.E1
+        if (listenersOf(signal).length > 0) return; // EndSignal.E1
+        if (process.pid === 1) process.exit(128 + constants.signals[signal]);
+        process.kill(process.pid, signal); // ends it as the signal does by default
       };
       left.then(done, done);
     },
@@ -50,12 +52,6 @@ export function onEndSignal(leave: (() => Promise<void>) | undefined, { checkpoi
   return () => {
     for (const signal of signals) process.off(signal, listener);
   };
-}
-
-/** Ends this process as the signal does by default. */
-function endBy(signal: NodeJS.Signals): void {
-  if (process.pid === 1) process.exit(128 + constants.signals[signal]);
-  process.kill(process.pid, signal);
 }
 
 function listenersOf(signal: NodeJS.Signals): { readonly name: string }[] {
