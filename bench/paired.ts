@@ -1,17 +1,19 @@
 // paired — this checkout beside another one of this repository, an earlier commit for instance, in paired turns:
 //
 //   git worktree add ../before COMMIT && (cd ../before && npm install)
-//   node bench/paired.ts --other ../before [--starts 3] [--turns 7] [--ms 350] [CASE…]
-//   node bench/paired.ts --other . --replicas 2 push-4B-w64 push-1MB-w8 push-16MB-w4 push-10kx64-w4
+//   node bench/paired.ts --other ../before [--starts 3] [--turns 7] [--ms 350] [--settle 1200] [CASE…]
+//   node bench/paired.ts --other . --replicas 2 --settle 6000 push-4B-w64 push-1MB-w8 push-16MB-w4 push-10kx64-w4
 //   node bench/paired.ts --other . --durable push-4B-w64 push-1MB-w8
 //
 // Both clusters are alive; a turn measures one and then the other, in both orders by turns. What counts is the ratio
 // within a turn. The processor's clock, other work on the machine and where threads and memory have come to lie change
 // from start to start more than from turn to turn, so clusters are started several times, and the median of the starts'
-// medians is told. The other checkout's own bench drives its cluster: both must know the case. With
-// `--replicas 2` each server of this checkout has two copies, with `--durable` it keeps its log in a file, with
-// `--checkpoints` it has a directory for them; those of the other one have one copy and no files. What other processes
-// of the machine used of its cores meanwhile is told, too: above 5 % the figures say little.
+// medians is told. Before the first turn each cluster settles: small requests are compiled again and again for seconds,
+// and for longer where three processes share two cores, so that figures of two copies need `--settle 6000`. The other
+// checkout's own bench drives its cluster: both must know the case. With `--replicas 2` each server of this checkout
+// has two copies, with `--durable` it keeps its log in a file, with `--checkpoints` it has a directory for them; those
+// of the other one have one copy and no files. What other processes of the machine used of its cores meanwhile is told,
+// too: above 5 % the figures say little.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -25,8 +27,8 @@ import { type Figure, together } from "./meter.ts";
 import { OurCluster } from "./our-cluster.ts";
 import { median } from "./statistics.ts";
 
-/** Small requests are compiled again and again for seconds. */
-const SETTLE_MS = 1_200;
+/** Of one round: sums of float32 stay exact for so long. */
+const SETTLE_ROUND_MS = 1_200;
 const WARMUP_MS = 60;
 const CASES_PER_CLUSTER = 8;
 
@@ -34,6 +36,7 @@ type Settings = {
   readonly Other: typeof OurCluster;
   readonly turns: number;
   readonly measureMs: number;
+  readonly settleMs: number;
   readonly regime: Regime;
   readonly replicas: number;
   readonly durable: boolean;
@@ -42,7 +45,7 @@ type Settings = {
 type Turn = { readonly ours: Figure; readonly other: Figure };
 
 async function turnsOf(cases: readonly BenchCase[], settings: Settings): Promise<Map<string, Turn[]>> {
-  const { Other, turns, measureMs, regime, replicas } = settings;
+  const { Other, turns, measureMs, settleMs, regime, replicas } = settings;
   const nodesPerRole = (cases[0] as BenchCase).nodesPerRole;
   using files = temporaryDirectory();
   const durable = settings.durable ? join(files.path, "durable") : undefined;
@@ -53,7 +56,7 @@ async function turnsOf(cases: readonly BenchCase[], settings: Settings): Promise
   for (const benchCase of cases) {
     for (const cluster of [ours, other]) {
       await cluster.open(benchCase);
-      await cluster.measure({ warmupMs: 0, measureMs: SETTLE_MS });
+      for (let ms = 0; ms < settleMs; ms += SETTLE_ROUND_MS) await cluster.measure({ warmupMs: 0, measureMs: SETTLE_ROUND_MS });
     }
     const measure = async (cluster: OurCluster): Promise<Figure> => await cluster.measure({ warmupMs: WARMUP_MS, measureMs });
     const list: Turn[] = [];
@@ -95,6 +98,7 @@ async function main(): Promise<void> {
       starts: { type: "string", default: "3" },
       turns: { type: "string", default: "7" },
       ms: { type: "string", default: "350" },
+      settle: { type: "string", default: "1200" },
       regime: { type: "string", default: "free" },
       replicas: { type: "string", default: "1" },
       durable: { type: "boolean", default: false },
@@ -111,6 +115,7 @@ async function main(): Promise<void> {
     Other,
     turns: Number(values.turns),
     measureMs: Number(values.ms),
+    settleMs: Number(values.settle),
     regime: values.regime as Regime,
     replicas: Number(values.replicas),
     durable: values.durable,
