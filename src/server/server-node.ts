@@ -119,7 +119,7 @@ export class ServerNode extends MemberNode {
     this.#durable = durable;
     if (isForStops && this.server.replica !== undefined) {
       const problem = (): string => this.server.stopProblem;
-      this.#stop = new PlannedStop({ ...stops, log, replica: this.server.replica, functions, plugIns: plugIns ?? [], problem });
+      this.#stop = new PlannedStop({ ...stops, log, replica: this.server.replica, plugIns: plugIns ?? [], problem });
     }
     if (durable !== undefined) durable.onFailed = (error) => this.#diskFailed(error);
     const { ownership, parameters, groups, departure, checkpoints } = this.server;

@@ -14,7 +14,6 @@
 
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
-import type { PsFunction } from "../../contracts/ps-function.ts";
 import type { PlugInModule } from "../../store/plug-ins.ts";
 import type { RosterView } from "../../wire/roster.ts";
 import type { DurableLog, ServerIdentity } from "./log-sink.ts";
@@ -31,9 +30,8 @@ export type PlannedStopFiles = {
 export type PlannedStopOptions = PlannedStopFiles & {
   readonly log: Log;
   readonly replica: Replica;
-  readonly functions: readonly PsFunction[];
   readonly plugIns: readonly PlugInModule[];
-  /** What else keeps the state from being saved now; "": nothing. */
+  /** What beside plug-ins keeps the state from being saved now; "": nothing. */
   readonly problem: () => string;
 };
 
@@ -75,7 +73,7 @@ export class PlannedStop {
     try {
       this.#checkRepeatable();
       durable = await logOf(rank);
-      await replica.leave(durable, identity);
+      await replica.leave(durable, identity, () => this.#checkRepeatable());
       this.#saved = durable; // PlannedStop.P1
       log.info("the state is saved for the next process of this rank", { entries: replica.log.position });
     } catch (thrown) {
@@ -92,9 +90,8 @@ export class PlannedStop {
 
   /** PlannedStop.P3 */
   #checkRepeatable(): void {
-    const { functions, plugIns, problem } = this.#options;
-    const own = functions.find(({ isUpdate }) => isUpdate);
-    const why = own === undefined ? problem() : `its function ${own.name} changes state`;
+    const { plugIns, problem } = this.#options;
+    const why = problem();
     if (why !== "") throw new WeighbridgeError("UNSUPPORTED", why);
     checkRepeatable(plugIns);
   }

@@ -131,6 +131,11 @@ export class Replica {
     return this.#server.parameters.recordsReads;
   }
 
+  /** Whether requests are repeated now, or will be: they are written to a log, or come from one. */
+  get isRepeating(): boolean {
+    return this.log.isOn || this.repeater.isComingBack;
+  }
+
   /** The roster has changed: who lives is an entry, in the order of all others (Replica.I6). */
   follow(nodes: readonly RosterEntry[], goneGuests: readonly number[]): void {
     if (this.isStandby) return;
@@ -191,18 +196,30 @@ export class Replica {
     this.log.goOnAfter(this.applied);
   }
 
-  /** Writes the state there, and from then on what changes it: resolves when output waits for it (Fill.F4). */
-  async leave(left: DurableLog, identity: ServerIdentity): Promise<void> {
+  /**
+   * Writes the state there, and from then on what changes it: resolves when output waits for it (Fill.F4). `check`
+   * throws if the state cannot be saved, in the turn in which that begins. Throws what it throws, and what the disk
+   * does; then the server is as it was.
+   */
+  async leave(left: DurableLog, identity: ServerIdentity, check: () => void): Promise<void> {
     this.#hasLeft = true;
-    await left.open(() => {});
-    await new Promise<void>((filled, failed) => {
-      const begin = (): void => {
-        this.log.start(diskSink(left));
-        this.log.onRefused = failed;
-        this.log.appendText(EntryKind.IDENTITY, identity); // DurableLog.D3
-      };
-      this.#begin({ begin, filled, failed });
-    });
+    try {
+      await left.open(() => {});
+      await new Promise<void>((filled, failed) => {
+        const begin = (): void => {
+          check();
+          this.log.start(diskSink(left));
+          this.log.onRefused = failed;
+          this.log.appendText(EntryKind.IDENTITY, identity); // DurableLog.D3
+        };
+        this.#begin({ begin, filled, failed });
+      });
+    } catch (thrown) {
+      this.#hasLeft = false;
+      this.endFill();
+      this.log.stop();
+      throw thrown;
+    }
   }
 
   #restore({ first, entries }: LogPage): void {
