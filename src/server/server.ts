@@ -271,7 +271,7 @@ export class Server {
 
   /** Whether this server leaves its state for the next process of its rank. */
   get isStopping(): boolean {
-    return !this.isRepeated && this.replica?.log.isOn === true;
+    return this.replica?.isLeaving === true;
   }
 
   /** The scheduler prepares this server for another placement. Throws as PlacementPrepare.take; UNSUPPORTED. */

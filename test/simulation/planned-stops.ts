@@ -79,6 +79,13 @@ export class StopStage implements AsyncDisposable {
     this.cluster.kill(HEAD);
   }
 
+  /** How many files were left. */
+  async savedFiles(): Promise<number> {
+    const { layer } = this.#disk.mount(this.cluster.clock, 0);
+    const found = layer.list("/stopped/server-0").catch(() => []); // there is no such directory
+    return (await this.cluster.run(found)).filter(({ name }) => name !== "lock").length;
+  }
+
   /** Whether a server has said that what it has is lost with it. */
   get isLost(): boolean {
     return this.said.some((line) => /is lost with/.test(line));

@@ -1,5 +1,6 @@
-// planned-stop — a server without a standby that is stopped in order to be started again: it leaves its state as a log,
-// which the next process of its rank repeats (docs/decisions/0070). Not where the log lies: node/durable/.
+// planned-stop — a server that has no standby, and is stopped in order to be started again, replicated or not: it
+// leaves its state as a log, which the next process of its rank repeats (docs/decisions/0070). Not where the log lies:
+// node/durable/.
 //
 //   SIGTERM ──► IDENTITY, FILL … FILLED, while training goes on ──► LEAVE, returns ──► the log is closed
 //   start ──► the log is repeated ──► the rank, in the next incarnation, which continues ──► the log is removed
@@ -41,7 +42,6 @@ export class PlannedStop {
 
   constructor(options: PlannedStopOptions) {
     this.#options = options;
-    options.replica.log.stop(); // nothing is logged before the stop
   }
 
   /** Whether the state was left for another process. */

@@ -98,13 +98,14 @@ export class Replica {
   #stateBytes = 0;
   #sinceDigest = 0;
   #digestPart = 0;
-  /** Whether its state was left for another process. */
-  #hasLeft = false;
+  /** Whether its state is left for another process, or was: the log goes to a disk. */
+  isLeaving = false;
 
   constructor(server: ReplicatedServer, { ours, users }: ServedContracts, options: ReplicaOptions) {
     this.#server = server;
     this.#options = options;
     this.log = new ReplicaLog(options, new LogPages(server));
+    if (options.isForStops === true) this.log.stop(); // nothing is logged before the stop
     this.policies = new Map([
       ...ours.map((fn) => [fn.nameHash, policyOf(fn, options)] as const),
       ...users.map(({ nameHash, isUpdate }) => [nameHash, isUpdate ? "repeated" : "read"] as const),
@@ -202,7 +203,8 @@ export class Replica {
    * does; then the server is as it was.
    */
   async leave(left: DurableLog, identity: ServerIdentity, check: () => void): Promise<void> {
-    this.#hasLeft = true;
+    this.isLeaving = true;
+    this.endFill(); // of a standby that cannot be reached
     try {
       await left.open(() => {});
       await new Promise<void>((filled, failed) => {
@@ -215,7 +217,7 @@ export class Replica {
         this.#begin({ begin, filled, failed });
       });
     } catch (thrown) {
-      this.#hasLeft = false;
+      this.isLeaving = false;
       this.endFill();
       this.log.stop();
       throw thrown;
@@ -356,7 +358,7 @@ export class Replica {
   }
 
   close(): void {
-    if (this.#options.durable === undefined && !this.#hasLeft) this.log.stop();
+    if (this.#options.durable === undefined && !this.isLeaving) this.log.stop();
     else this.log.close(); // no node may learn what the disk may not have
   }
 
