@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ScalingReport, ScalingView } from "../wire/scaling.ts";
-import { changeText, endText, scalingLines, skewOf, workersText } from "./scaling-text.ts";
+import { changeText, endText, scalingLines, workersText } from "./scaling-text.ts";
 
 const VIEW: ScalingView = { number: 3, direction: "out", step: "waiting", from: [0, 1], to: [0, 1, 2, 3], awaited: [2, 3], waitMs: 48_000 };
 const REPORT: ScalingReport = { wishedCount: 2, shares: [], queued: [], ended: [] };
@@ -36,19 +36,6 @@ test("a status has the change under way and how many follow, or the last one if 
   assert.deepEqual(scalingLines({ ...REPORT, ended: [end] }), ["change 1 was rolled back: no server came"]);
   assert.deepEqual(scalingLines({ ...REPORT, ended: [end, { number: 2, outcome: "done" }] }), []);
   assert.equal(endText({ number: 2, outcome: "failed", reason: "x" }), "change 2 has failed: x");
-});
-
-test("the skew is that of the fullest server", () => {
-  assert.equal(skewOf({ shares: [{ rank: 0, parts: 4096 }] }), undefined);
-  assert.equal(
-    skewOf({
-      shares: [
-        { rank: 0, parts: 3072 },
-        { rank: 1, parts: 1024 },
-      ],
-    }),
-    1.5,
-  );
 });
 
 test("the number of workers, who is waited for and who leaves", () => {

@@ -74,13 +74,6 @@ export function workersText(report: WorkersReport): string {
   return steps === "" ? counts : `${counts}: ${steps}`;
 }
 
-/** How much the fullest server has of what each would have if all had the same; undefined for one server. */
-export function skewOf({ shares }: Pick<ScalingReport, "shares">): number | undefined {
-  const counts = shares.map(({ parts }) => parts);
-  const mean = counts.reduce((sum, parts) => sum + parts, 0) / counts.length;
-  return counts.length < 2 ? undefined : Math.max(...counts) / mean;
-}
-
 function namesText(ranks: readonly number[]): string {
   return ranks.length === 0 ? "servers" : namesOf("server", ranks).join(", ");
 }

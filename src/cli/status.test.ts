@@ -48,6 +48,13 @@ test("workers that joined count among all, until they leave", () => {
   assert.match(headline ?? "", /: 4 of 5 nodes are there \(1 of 1 server, 3 of 4 workers\), 1 is dead, 1 has left; /);
 });
 
+test("the skew of the placement is the scheduler's, and not told of one server", () => {
+  const scaling = { wishedCount: 2, shares: [], queued: [], ended: [] };
+  const headline = (skew: number | undefined): string => statusText({ ...REPLY, epoch: 4, scaling: { ...scaling, skew } }, "tcp://s:9");
+  assert.match(headline(1.5), /; placement epoch 4, the fullest server has 1\.50 of the mean; scheduler/);
+  assert.match(headline(undefined), /; placement epoch 4; scheduler/);
+});
+
 test("is a headline and an aligned table", () => {
   assert.deepEqual(statusText(REPLY, "tcp://s:9").split("\n"), [
     "job j1 is running: 2 of 3 nodes are there (1 of 1 server, 1 of 2 workers), 1 is dead; scheduler up 1 min 1 s",

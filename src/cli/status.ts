@@ -9,7 +9,7 @@ import type { ScalingReport } from "../wire/scaling.ts";
 import { addClusterFlags, type ClusterRequest, clusterRequest, type FoundScheduler, withScheduler } from "./cluster-client.ts";
 import { type Flags, helpText, type Invocation } from "./command-parts.ts";
 import { guestsText } from "./guests-text.ts";
-import { scalingLines, skewOf } from "./scaling-text.ts";
+import { scalingLines } from "./scaling-text.ts";
 import { durationText, foldLine, type TextRow, textTable } from "./terminal-text.ts";
 
 /** With what the scheduler reports of changes of the servers; left out behind ps-lite's protocol. */
@@ -113,8 +113,7 @@ function headline(reply: ClusterStatus): string {
     goneText(others.filter((node) => fateOf(node) === state).length, state),
   );
   const counts = [`${there.length} of ${serverCount + standbyCount + workerCount} nodes are there (${roles})`, ...gone].join(", ");
-  const skew = scaling && skewOf(scaling);
-  const fullest = skew === undefined ? "" : `, the fullest server has ${skew.toFixed(2)} of the mean`;
+  const fullest = scaling?.skew === undefined ? "" : `, the fullest server has ${scaling.skew.toFixed(2)} of the mean`;
   const placement = epoch === undefined ? "" : `; placement epoch ${epoch}${fullest}`;
   return `job ${job} is ${phase}: ${counts}${placement}; scheduler up ${durationText(uptimeMs)}`;
 }

@@ -49,6 +49,10 @@ async function startOnce(config: NodeConfig, options: ProcessNodeOptions, stoppe
       () => config,
       () => durableDirectory(config),
     );
+    const stops = await orReport(
+      () => config,
+      () => stopped.files(clock, log),
+    );
     const escaped = functions.length === 0 ? undefined : new EscapedRejections(log);
     const node = new ServerNode({
       rank,
@@ -65,7 +69,7 @@ async function startOnce(config: NodeConfig, options: ProcessNodeOptions, stoppe
       onState: (arena) => void hugePages({ log }).then((advise) => advise?.(arena)),
       ...checkpoints,
       ...(durable === undefined ? {} : { durable: new SegmentLog({ directory: durable, clock, log }) }),
-      stops: await stopped.files(clock, log),
+      stops,
       ...common,
     });
     if (escaped !== undefined) node.registerExitCallback(() => escaped.close());

@@ -14,7 +14,8 @@
 //   RankChoice.S3. The ranks of workers grow by the next one, and only while all others are held, by workers that were
 //       heard since: they stay few, and who replaces one that was lost gets its rank.
 //   RankChoice.S4. The slot of a server that comes back with its state (0070, 0071) is kept for the process that has it
-//       for as long as calls wait for that: a spare, which has nothing, would end what was left for it.
+//       for as long as calls wait for that: a spare, which has nothing, would end what was left for it. So would the
+//       second copy of a replicated server, which asks for the same rank.
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import type { RegisterRequest } from "../wire/register.ts";
@@ -46,9 +47,12 @@ export function chooseCopy(applicant: Applicant<unknown>, slots: readonly RankSl
   const isSpare = rules.mayScale === true && (request.rank === undefined || matching.length === 0);
   const deadlineMs = isSpare ? Infinity : arrivedAtMs + rules.startTimeoutMs;
   const isSettled = !slots.some(({ state, confirmed }) => state === "alive" && !confirmed); // RankChoice.S1
+  let lookAgainAtMs = deadlineMs;
   if (isSettled && request.role === "server") {
-    const server = matching.find((slot) => slot.role === "server" && isVacant(slot));
+    const servers = matching.filter((slot) => slot.role === "server" && isVacant(slot));
+    const server = servers.find((slot) => nowMs >= keptUntilMs(slot, rules));
     if (server !== undefined) return { found: "slot", slot: server };
+    lookAgainAtMs = Math.min(lookAgainAtMs, ...servers.map((slot) => keptUntilMs(slot, rules)));
   }
   // Not before its head has spoken as that: one that took over is reached at this slot until it has heard of it.
   const hasHead = ({ rank: of }: RankSlot): boolean =>
@@ -69,7 +73,7 @@ export function chooseCopy(applicant: Applicant<unknown>, slots: readonly RankSl
   if (error !== undefined) return { found: "refusal", error };
   // RankChoice.S2
   if (nowMs >= deadlineMs) return { found: "refusal", error: nothingFree(request, matching, rules.startTimeoutMs) };
-  return { found: "nothing", lookAgainAtMs: deadlineMs };
+  return { found: "nothing", lookAgainAtMs };
 }
 
 /** Whether this is the slot of a standby whose head is on the host of the applicant (ServerCopies.P1). */

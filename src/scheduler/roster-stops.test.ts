@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { OLD_ROSTER, RosterStage } from "../testing/roster-stage.ts";
+import { copyOf, OLD_ROSTER, RosterStage } from "../testing/roster-stage.ts";
+import { idOf } from "../wire/node-id.ts";
 
 const LEFT = { job: "job/new", node: 8, isStored: true } as const;
 
@@ -42,6 +43,27 @@ test("a spare does not take the rank of a server that comes back with its state 
   stage.hearAllBut(8);
   assert.ok(stage.states().includes("8 dead 2"));
   assert.deepEqual(stage.tick(60_000), ["admit spare as 8/3 recovery", "publish"]);
+});
+
+test("the rank of a head without a standby is kept for its next process: a copy that has nothing waits, and stands by then (RankChoice.S4)", () => {
+  const stage = new RosterStage({ replicas: 2 }).formed();
+  for (const [rank, name] of ["s2", "s3"].entries()) stage.register(name, { rank });
+  const standby = idOf("standby", 0);
+  stage.leave(standby, 1);
+  assert.deepEqual(stage.leave(8, 1, { returns: true }), ["died 8", "publish"]);
+  assert.deepEqual(stage.register("s empty", { rank: 0 }), []);
+  assert.deepEqual(stage.register("s other"), [], "neither does one that asks for no rank");
+  const decisions = stage.resume("s0 again", LEFT, { rank: 0, copy: copyOf("s0 again") });
+  assert.deepEqual(decisions, ["admit s0 again as 8/2 recovery", `admit s empty as ${standby}/2 recovery`, "publish"]);
+  assert.equal(stage.roster.view().nodes.find(({ node }) => node === 8)?.continues, 1);
+  // One that nobody brings back is begun anew.
+  for (const incarnation of [2, 3]) stage.leave(standby, incarnation); // the second one was the other that waited
+  stage.leave(8, 2, { returns: true });
+  assert.deepEqual(stage.register("s late", { rank: 0 }), []);
+  stage.nowMs = 59_999;
+  stage.hearAllBut(8);
+  stage.heard(idOf("standby", 1));
+  assert.deepEqual(stage.tick(60_000), ["admit s late as 8/3 recovery", "publish"]);
 });
 
 test("a scheduler that begins does not learn a job from what a stopped server left, but from a durable one", () => {

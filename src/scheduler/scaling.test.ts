@@ -184,11 +184,13 @@ test("a scale-out waits for the servers that it asks for, has parts moved to the
   moving.resolve();
   await stage.settle();
   assert.deepEqual([stage.servers, stage.ends(), stage.moves], ["0 1 2 3", ["1 done"], ["0 1 2 3"]]);
-  const shares = stage.scaling.report().shares.map(({ parts }) => parts);
+  const { shares, skew } = stage.scaling.report();
+  const counts = shares.map(({ parts }) => parts);
   assert.equal(
-    shares.reduce((sum, parts) => sum + parts, 0),
+    counts.reduce((sum, parts) => sum + parts, 0),
     4096,
   );
+  assert.equal(skew, Math.max(...counts) / 1024);
 });
 
 test("servers that do not come in time are waited for no longer, and those that came leave again", async () => {

@@ -162,7 +162,7 @@ export class Scaling {
     const current = first === undefined ? undefined : this.#viewOf(first);
     const queued = wishes.filter((wish) => wish !== first || current === undefined).map(({ number }) => number);
     const wished = wishedServers(this.#options.journal.state.scaling) ?? this.#servers;
-    return { wishedCount: wished.length, shares: this.#shares.of(this.#placement), ...(current && { current }), queued, ended: ends };
+    return { wishedCount: wished.length, ...this.#shares.of(this.#placement), ...(current && { current }), queued, ended: ends };
   }
 
   /** The roster has changed. */

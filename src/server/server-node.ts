@@ -32,8 +32,6 @@ import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
 
 /** The default size: a GiB of addresses stays for updates and checkpoints of a full server (Arena.A5). */
 const ARENA_BYTES = 3 * 2 ** 30;
-/** How often a head that is to leave looks whether its standby has everything. */
-const HAND_OVER_LOOK_MS = 20;
 
 export type ServerNodeOptions = MemberOptions & {
   readonly arenaBytesMax?: number | undefined;
@@ -64,7 +62,7 @@ export type ServerNodeOptions = MemberOptions & {
   /** How large that log grows before the state is written anew. */
   readonly refillBytes?: number | undefined;
   /**
-   * Where a server that is neither replicated nor durable leaves its state when it is stopped (docs/decisions/0070).
+   * Where a server that is not durable leaves its state when it is stopped and has no standby (docs/decisions/0070).
    */
   readonly stops?: PlannedStopFiles | undefined;
   /** The checkpoint that the server restores first. */
@@ -117,9 +115,9 @@ export class ServerNode extends MemberNode {
     this.#isStandby = isStandby;
     this.#chain = this.server.replica === undefined ? undefined : new ChainMember(this, this.server.replica);
     this.#durable = durable;
-    if (isForStops && this.server.replica !== undefined) {
+    if (stops !== undefined && durable === undefined && this.server.replica !== undefined) {
       const problem = (): string => this.server.stopProblem;
-      this.#stop = new PlannedStop({ ...stops, log, replica: this.server.replica, functions, plugIns: plugIns ?? [], problem });
+      this.#stop = new PlannedStop({ ...stops, log, replica: this.server.replica, plugIns: plugIns ?? [], problem });
     }
     if (durable !== undefined) durable.onFailed = (error) => this.#diskFailed(error);
     const { ownership, parameters, groups, departure, checkpoints } = this.server;
@@ -157,12 +155,8 @@ export class ServerNode extends MemberNode {
   /** A server whose state is on a disk by then is waited for. */
   override async leave(): Promise<void> {
     const membership = this.#hasBegun ? this.#membership : undefined;
-    if (membership !== undefined && this.#chain !== undefined) await this.#handOver(membership);
-    if (membership !== undefined && this.#stop !== undefined) {
-      const { job, node, incarnation, roster } = membership;
-      this.server.stopping();
-      await this.#stop.save({ job, node, incarnation, roster }, this.rank);
-    }
+    if (membership !== undefined && !this.#isRetired && (await this.#chain?.handOver(() => this.hasWorkers())) === true)
+      await this.#save(membership);
     if ((this.#durable !== undefined && !this.#isRetired) || this.#stop?.isSaved === true) this.returns = true;
     await super.leave();
     if (this.#isRetired) await this.#durable?.remove(); // another server has what it had
@@ -172,22 +166,12 @@ export class ServerNode extends MemberNode {
     await this.#stop?.close();
   }
 
-  /**
-   * A head whose standby is being filled leaves when that has everything, and can take over. What a head has that has
-   * no standby is lost with it, and it says so.
-   */
-  async #handOver(membership: Membership): Promise<void> {
-    if (roleOf(this.id) !== "server" || this.#isRetired || this.failure !== undefined) return;
-    const standby = idOf("standby", this.rank);
-    const isFilling = (): boolean => {
-      const entry = membership.entry(standby);
-      const isReached = this.server.replica?.isFillingStandby === true || this.peer.channel(standby)?.link !== undefined;
-      return entry?.state === "alive" && entry.isFilling === true && isReached;
-    };
-    if (isFilling()) this.log.info("leaving as soon as the standby has everything");
-    while (isFilling() && this.hasWorkers()) await new Promise<void>((go) => void this.clock.after(HAND_OVER_LOOK_MS, go));
-    const { state, isFilling: isBehind = false } = membership.entry(standby) ?? { state: "alive" };
-    if ((state !== "alive" || isBehind) && this.hasWorkers())
+  /** Nobody takes over: leaves the state for the next process of the rank, or says that it is lost. */
+  async #save({ job, node, incarnation, roster }: Membership): Promise<void> {
+    if (this.#stop !== undefined) {
+      this.server.stopping();
+      await this.#stop.save({ job, node, incarnation, roster }, this.rank);
+    } else if (this.#durable === undefined && this.hasWorkers())
       this.log.warn("there is no standby that could take over: what this server has is lost with it");
   }
 

@@ -45,7 +45,7 @@ import { WorkerGroups } from "./parameters/worker-groups.ts";
 import { PlacementPrepare } from "./placement-prepare.ts";
 import { refusedError } from "./replication/log-policy.ts";
 import { LoggedRequests } from "./replication/logged-requests.ts";
-import { checkRepeatable, OwnState, repeatedFunctions } from "./replication/repeated-function.ts";
+import { checkRepeatable, OwnState, repeatedFunctions, StoppableFunctions } from "./replication/repeated-function.ts";
 import { Replica, type ReplicaOptions } from "./replication/replica.ts";
 import { RunAhead } from "./replication/run-ahead.ts";
 import { RequestGate } from "./request-gate.ts";
@@ -111,6 +111,8 @@ export class Server {
   readonly scaling: ScalingPart;
   /** Whether it does nothing that a standby, or the server itself when it comes back, could not repeat. */
   readonly isRepeated: boolean;
+  /** Of a server that is repeated only when it is stopped. */
+  readonly #stoppable: StoppableFunctions | undefined;
   readonly #watch: ArenaWatch;
   readonly #placement: PlacementPrepare;
   /** The incarnation of each worker that the roster told last. */
@@ -144,8 +146,10 @@ export class Server {
     const saved = { parameters: this.parameters, vectorClock: this.clock, ownership, placement: this.#placement, files };
     this.checkpoints = new CheckpointService({ ...saved, log, clock });
     this.epochWait = new EpochWait(ownership, clock); // behind it: a cut comes before what waited for parts
-    const users = this.isRepeated ? repeatedFunctions(functions) : functions;
+    this.#stoppable = options.replica === undefined || this.isRepeated ? undefined : new StoppableFunctions(functions);
+    const users = this.isRepeated ? repeatedFunctions(functions) : (this.#stoppable?.all ?? functions);
     this.replica = options.replica && new Replica(this, { ours: BUILT_IN_FUNCTIONS, users }, options.replica);
+    if (this.#stoppable !== undefined) this.#stoppable.isRepeating = () => this.replica?.isRepeating === true;
     this.scaling = new ScalingPart(this, log);
     const { parameters, groups, checkpoints, workers, replica, departure, scaling } = this;
     const state = { arena, kernels, parameters, groups, checkpoints, ownership, departure, workers, replica, scaling };
@@ -252,7 +256,7 @@ export class Server {
   get stopProblem(): string {
     if (this.ownership.isSettling) return "parts of it are moving";
     const isOwn = [...this.apps.served.values()].some((handler) => !(handler instanceof StoreHandle));
-    return isOwn ? "it has a handle of its own for kv" : "";
+    return isOwn ? "it has a handle of its own for kv" : (this.#stoppable?.problem ?? "");
   }
 
   /** This server has begun: what a standby could not repeat is refused from now on. */
@@ -267,7 +271,7 @@ export class Server {
 
   /** Whether this server leaves its state for the next process of its rank. */
   get isStopping(): boolean {
-    return !this.isRepeated && this.replica?.log.isOn === true;
+    return this.replica?.isLeaving === true;
   }
 
   /** The scheduler prepares this server for another placement. Throws as PlacementPrepare.take; UNSUPPORTED. */

@@ -1,6 +1,7 @@
 // scaling — what is asked of the number of servers and of workers, and what the scheduler reports of it. JSON, as the
 // control plane; outside of control.ts, since no worker needs it.
 
+import { badRequest } from "../base/errors.ts";
 import { type Check, count, flag, list, object, oneOf, optional, text } from "./json-body.ts";
 
 /** Servers that come, or servers that leave. */
@@ -117,11 +118,18 @@ export const workersReportShape: Check<WorkersReport> = object({
   countMax: count,
 });
 
+const ratio: Check<number> = (value, path) => {
+  if (typeof value !== "number" || value < 0) throw badRequest(`${path} must be a number from 0 up`);
+  return value;
+};
+
 export type ScalingReport = {
   /** How many servers there are to be when the change under way is done. */
   readonly wishedCount: number;
   /** How many parts each server owns, by rank. */
   readonly shares: readonly { readonly rank: number; readonly parts: number }[];
+  /** How much the fullest server has of what each would have if all had the same; left out for one server. */
+  readonly skew?: number | undefined;
   readonly current?: ScalingView | undefined;
   /** The numbers of changes that come later. */
   readonly queued: readonly number[];
@@ -133,6 +141,7 @@ export type ScalingReport = {
 export const scalingReportShape: Check<ScalingReport> = object({
   wishedCount: count,
   shares: list(object({ rank: count, parts: count })),
+  skew: optional(ratio),
   current: optional(viewShape),
   queued: list(count),
   ended: list(scalingEndShape),

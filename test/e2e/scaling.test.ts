@@ -155,7 +155,8 @@ suite("scaling", { concurrency: 1 }, () => {
     const { moved = 0, parts = 0 } = current ?? {};
     assert.ok(moved > 0 && moved < parts, `${moved} of ${parts} parts`);
     await change.succeeds();
-    const { shares, ended } = await scalingOf(cluster);
+    const { shares, skew = 0, ended } = await scalingOf(cluster);
+    assert.ok(skew >= 1 && skew < 1.1, `the JSON has the skew, ${skew}`);
     assert.deepEqual([shares.map(({ rank }) => rank), ended.at(-1)], [[0, 1], { number: 2, outcome: "done" }]);
     worker.endInput();
     await worker.says(/^verified/);

@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { suite, test } from "node:test";
 import { Cluster } from "./cluster.ts";
+import { type Running, until } from "./processes.ts";
 
 async function directory(): Promise<string> {
   return await mkdtemp(join(tmpdir(), "weighbridge-stopped-"));
@@ -25,6 +26,42 @@ suite("stopped servers", { concurrency: 2 }, () => {
     assert.deepEqual(await readdir(join(checkpoints, "stopped")), [], "what was gone on with is removed");
     worker.endInput();
     for (const node of [worker, again]) await node.succeeds();
+    await rm(checkpoints, { recursive: true });
+  });
+
+  test("a server that is stopped and started again without a rank finds the only state that was left", async () => {
+    const checkpoints = await directory();
+    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--checkpoint-dir", checkpoints] });
+    const start = (): Running => cluster.weighbridge(["server", ...cluster.flags]);
+    const [scheduler, server, worker] = [cluster.scheduler(), start(), cluster.worker(0, "keeper", "--pushes", "2000")];
+    await worker.says(/^acknowledged \d+$/, 20);
+    server.signal("SIGTERM");
+    await scheduler.says(/server 0 is dead, and is waited for/);
+    const again = start();
+    await worker.says(/^done/);
+    worker.endInput();
+    for (const node of [worker, again]) await node.succeeds();
+    await rm(checkpoints, { recursive: true });
+  });
+
+  test("a head whose standby was killed is stopped, and both are started again: no call of a worker fails", async () => {
+    const checkpoints = await directory();
+    const flags = ["--checkpoint-dir", checkpoints, "--replicas", 2];
+    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags });
+    const scheduler = cluster.scheduler();
+    const head = cluster.server(0);
+    await cluster.waitsFor(1);
+    const [standby, worker] = [cluster.server(0), cluster.worker(0, "keeper", "--pushes", "2000")];
+    await worker.says(/^acknowledged \d+$/, 20);
+    await standby.kill();
+    await until(() => /the standby is gone: going on without one/.test(head.stderr), "the head to go on alone");
+    head.signal("SIGTERM");
+    await scheduler.says(/server 0 is dead, and is waited for/);
+    const copies = [cluster.server(0), cluster.server(0)];
+    await worker.says(/^done/);
+    await until(() => copies.some(({ stderr }) => /the standby has everything|filling a standby/.test(stderr)), "the other to be filled");
+    worker.endInput();
+    for (const node of [worker, ...copies]) await node.succeeds();
     await rm(checkpoints, { recursive: true });
   });
 

@@ -74,6 +74,7 @@ export class SegmentLog implements DurableLog {
   readonly #layer: FileLayer;
   readonly #clock: Clock;
   readonly #lock: StateLock;
+  #isAcquired = false;
   readonly #gathered = new Uint8Array(GATHERED_BYTES);
   /** Those that are needed, in order; the last one is written to. */
   readonly #segments: Segment[] = [];
@@ -100,12 +101,23 @@ export class SegmentLog implements DurableLog {
     this.#lock = new StateLock({ ...options, directory, layer, words: LOCK_WORDS });
   }
 
-  async open(repeat: (page: LogPage) => void): Promise<void> {
+  /** Keeps other processes out, before `open` or with it. May be tried again. Throws STATE_HELD, STATE_IO. */
+  async acquire(): Promise<void> {
     const { directory } = this.#options;
     try {
       await this.#layer.makeDirectory(directory);
       for (const above of [dirname(directory), dirname(dirname(directory))]) await this.#layer.syncDirectory(above);
       await this.#lock.acquire();
+      this.#isAcquired = true;
+    } catch (thrown) {
+      throw stateIo(`cannot use ${directory}`, thrown, FIX);
+    }
+  }
+
+  async open(repeat: (page: LogPage) => void): Promise<void> {
+    const { directory } = this.#options;
+    try {
+      if (!this.#isAcquired) await this.acquire();
       const found = await findLog(this.#layer, directory);
       await readLog(this.#layer, found, repeat);
       this.#segments.push(...found.segments);

@@ -14,7 +14,10 @@ const DIRECTORY = "stopped";
 /** Nobody waits for single updates: its files need not be there in advance. */
 const SEGMENT_BYTES = 4 * 1024 * 1024;
 
-export type StoppedServersOptions = Pick<NodeConfig, "checkpointDir" | "durable" | "replicas" | "job" | "rank" | "van">;
+/** How often a process looks again whether another one still uses what it would go on with. */
+const LOOK_MS = 100;
+
+export type StoppedServersOptions = Pick<NodeConfig, "checkpointDir" | "durable" | "job" | "rank" | "van" | "startTimeoutMs">;
 
 export class StoppedServers {
   readonly #options: StoppedServersOptions;
@@ -26,28 +29,29 @@ export class StoppedServers {
     this.#options = options;
   }
 
-  /** Undefined: this server has no such directory, or needs none. */
+  /**
+   * Undefined: this server has no such directory, or needs none. Without a rank it looks for the only state that no
+   * other process uses. Throws STATE_HELD if another process of its rank goes on using what was left, STATE_IO.
+   */
   async files(clock: Clock, log: Log): Promise<PlannedStopFiles | undefined> {
-    const { checkpointDir, durable, replicas, job, rank, van } = this.#options;
-    if (checkpointDir === undefined || durable !== undefined || replicas !== 1 || van === "zmq") return undefined;
+    const { checkpointDir, durable, job, rank, van, startTimeoutMs } = this.#options;
+    if (checkpointDir === undefined || durable !== undefined || van === "zmq") return undefined;
     const root = join(resolve(checkpointDir), DIRECTORY, ...(job === undefined ? [] : [directoryName(job)]));
-    const logIn = (of: number): SegmentLog =>
-      new SegmentLog({ directory: join(root, `server-${of}`), clock, log, segmentBytes: SEGMENT_BYTES });
-    const hasLog = async (of: number): Promise<boolean> => {
-      const files = await durableFiles.list(join(root, `server-${of}`)).catch(() => []); // there is no such directory
-      return files.some(({ name }) => name.startsWith("log-"));
-    };
+    const logIn = (name: string): SegmentLog => new SegmentLog({ directory: join(root, name), clock, log, segmentBytes: SEGMENT_BYTES });
     const logOf = async (of: number): Promise<SegmentLog> => {
-      if (await hasLog(of)) await removeOld(logIn(of));
-      return logIn(of);
+      if (await hasLog(join(root, `server-${of}`))) await removeOld(logIn(`server-${of}`));
+      return logIn(`server-${of}`);
     };
-    if (rank === undefined || !(await hasLog(rank))) return { logOf };
+    const taken = async (name: string, waitMs: number): Promise<SegmentLog | undefined> =>
+      (await hasLog(join(root, name))) ? await take(logIn(name), join(root, name), clock, waitMs) : undefined;
     if (this.#isGivenUp) {
-      await removeOld(logIn(rank));
+      if (rank !== undefined && (await hasLog(join(root, `server-${rank}`)))) await removeOld(logIn(`server-${rank}`));
       return { logOf };
     }
+    const found = rank === undefined ? await onlyOne(await namesIn(root), taken, log) : await taken(`server-${rank}`, startTimeoutMs);
+    if (found === undefined) return { logOf };
     this.#log = log;
-    return { logOf, found: logIn(rank) };
+    return { logOf, found };
   }
 
   /**
@@ -62,6 +66,57 @@ export class StoppedServers {
     this.#log = undefined;
     return true;
   }
+}
+
+async function namesIn(directory: string): Promise<readonly string[]> {
+  const entries = await durableFiles.list(directory).catch(() => []); // there is no such directory
+  return entries.map(({ name }) => name);
+}
+
+async function hasLog(directory: string): Promise<boolean> {
+  return (await namesIn(directory)).some((name) => name.startsWith("log-"));
+}
+
+/**
+ * Keeps other processes out of what was left, once those that use it are done. Undefined: one of them has gone on with
+ * it. Throws STATE_HELD after this long, STATE_IO.
+ */
+async function take(left: SegmentLog, directory: string, clock: Clock, waitMs: number): Promise<SegmentLog | undefined> {
+  const untilMs = clock.nowMs() + waitMs;
+  for (;;) {
+    try {
+      await left.acquire();
+      break;
+    } catch (thrown) {
+      if (!isWeighbridgeError(thrown, "STATE_HELD") || clock.nowMs() >= untilMs) throw thrown;
+    }
+    await new Promise<void>((go) => void clock.after(LOOK_MS, go));
+    if (!(await hasLog(directory))) return undefined;
+  }
+  if (await hasLog(directory)) return left;
+  await left.remove();
+  return undefined;
+}
+
+/** Of those that servers have left, the one that no other process uses; undefined if there are several, or none. */
+async function onlyOne(
+  names: readonly string[],
+  taken: (name: string, waitMs: number) => Promise<SegmentLog | undefined>,
+  log: Log,
+): Promise<SegmentLog | undefined> {
+  const found: SegmentLog[] = [];
+  for (const name of names.filter((one) => /^server-\d+$/.test(one))) {
+    try {
+      const one = await taken(name, 0);
+      if (one !== undefined) found.push(one);
+    } catch (thrown) {
+      if (!isWeighbridgeError(thrown, "STATE_HELD")) throw thrown; // another process goes on with it
+    }
+  }
+  if (found.length <= 1) return found[0];
+  log.info("several servers have left their state: one goes on with it if it is given its --rank", { count: found.length });
+  for (const one of found) await one.close();
+  return undefined;
 }
 
 /** What was left in a run that is over. Throws STATE_HELD. */

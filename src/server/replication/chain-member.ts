@@ -2,7 +2,8 @@
 // (docs/decisions/0060). Not what is repeated (log-repeater.ts), nor who decides (scheduler/chains.ts).
 //
 //   head      dials its standby and sends it the log, until the roster says that there is none; fills one that comes
-//             later, and reports when it has everything
+//             later, and reports when it has everything; while it leaves its state on a disk (planned-stop.ts), it
+//             fills nobody
 //   standby   refuses workers, until the roster has its own token on the rank of its head: then it is the head; leaves
 //             when its head is gone before it has everything
 //
@@ -47,6 +48,8 @@ export function checkReplication(options: {
 
 /** How long a standby may be without a link before its head tells the scheduler. */
 const LINK_GRACE_MS = 50;
+/** How often a head that is to leave looks whether its standby has everything. */
+const HAND_OVER_LOOK_MS = 20;
 
 export type ChainNode = {
   readonly peer: Peer;
@@ -131,6 +134,7 @@ export class ChainMember {
     }
     const standby = roster.nodes.find(({ node }) => node === idOf("standby", rank));
     if (standby === undefined) return; // a roster that came before the cluster was complete
+    if (this.#replica.isLeaving) return; // one that comes now is filled by the next process of the rank
     const { log: replicaLog } = this.#replica;
     if (standby.state === "alive" && standby.isFilling === true) {
       // The node follows again afterwards.
@@ -147,6 +151,23 @@ export class ChainMember {
       membership.memory.standbyLost = () => (this.#isStandbyLost ? standby.incarnation : 0);
       this.#sendTo(peer.dial(standby.node, standby.address, standby.incarnation));
     } else if (replicaLog.isOn) this.#goAlone(standby, { isEnding: isEnding(roster) || peer.isLeaving });
+  }
+
+  /**
+   * This server is to leave. If it is a head whose standby is being filled, waits until that has everything, or is
+   * given up. Resolves with whether nobody takes over, and what it has would be lost with it.
+   */
+  async handOver(hasWorkers: () => boolean): Promise<boolean> {
+    const { peer, clock, log, failure } = this.#node;
+    if (roleOf(peer.id) !== "server" || failure !== undefined) return false;
+    const standby = idOf("standby", rankOf(peer.id));
+    const entry = (): RosterEntry | undefined => this.#membership?.entry(standby);
+    // One that has everything may count already: the log is on until the scheduler has said whether it does.
+    const isOpen = (): boolean => this.#replica.log.isOn || peer.channel(standby)?.link !== undefined;
+    const isFilling = (): boolean => entry()?.state === "alive" && entry()?.isFilling === true && isOpen();
+    if (isFilling()) log.info("leaving as soon as the standby has everything");
+    while (isFilling() && hasWorkers()) await new Promise<void>((go) => void clock.after(HAND_OVER_LOOK_MS, go));
+    return entry()?.state !== "alive" || entry()?.isFilling === true;
   }
 
   /** The standby was given up: nothing waits for it any more. */
@@ -247,6 +268,7 @@ export class ChainMember {
   }
 
   #lost(channel: Channel, why: unknown): void {
+    if (this.#replica.isLeaving) return; // the log does not go there any more
     if (this.#replica.isFillingStandby) {
       this.#giveUpFill(channel, why);
       return;

@@ -1,5 +1,6 @@
-// planned-stop — a server without a standby that is stopped in order to be started again: it leaves its state as a log,
-// which the next process of its rank repeats (docs/decisions/0070). Not where the log lies: node/durable/.
+// planned-stop — a server that has no standby, and is stopped in order to be started again, replicated or not: it
+// leaves its state as a log, which the next process of its rank repeats (docs/decisions/0070). Not where the log lies:
+// node/durable/.
 //
 //   SIGTERM ──► IDENTITY, FILL … FILLED, while training goes on ──► LEAVE, returns ──► the log is closed
 //   start ──► the log is repeated ──► the rank, in the next incarnation, which continues ──► the log is removed
@@ -14,7 +15,6 @@
 
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
-import type { PsFunction } from "../../contracts/ps-function.ts";
 import type { PlugInModule } from "../../store/plug-ins.ts";
 import type { RosterView } from "../../wire/roster.ts";
 import type { DurableLog, ServerIdentity } from "./log-sink.ts";
@@ -31,9 +31,8 @@ export type PlannedStopFiles = {
 export type PlannedStopOptions = PlannedStopFiles & {
   readonly log: Log;
   readonly replica: Replica;
-  readonly functions: readonly PsFunction[];
   readonly plugIns: readonly PlugInModule[];
-  /** What else keeps the state from being saved now; "": nothing. */
+  /** What beside plug-ins keeps the state from being saved now; "": nothing. */
   readonly problem: () => string;
 };
 
@@ -43,7 +42,6 @@ export class PlannedStop {
 
   constructor(options: PlannedStopOptions) {
     this.#options = options;
-    options.replica.log.stop(); // nothing is logged before the stop
   }
 
   /** Whether the state was left for another process. */
@@ -75,7 +73,7 @@ export class PlannedStop {
     try {
       this.#checkRepeatable();
       durable = await logOf(rank);
-      await replica.leave(durable, identity);
+      await replica.leave(durable, identity, () => this.#checkRepeatable());
       this.#saved = durable; // PlannedStop.P1
       log.info("the state is saved for the next process of this rank", { entries: replica.log.position });
     } catch (thrown) {
@@ -92,9 +90,8 @@ export class PlannedStop {
 
   /** PlannedStop.P3 */
   #checkRepeatable(): void {
-    const { functions, plugIns, problem } = this.#options;
-    const own = functions.find(({ isUpdate }) => isUpdate);
-    const why = own === undefined ? problem() : `its function ${own.name} changes state`;
+    const { plugIns, problem } = this.#options;
+    const why = problem();
     if (why !== "") throw new WeighbridgeError("UNSUPPORTED", why);
     checkRepeatable(plugIns);
   }

@@ -1,6 +1,7 @@
 // repeated-function — a user's function that changes state, on a replicated or durable server: its standby, or the
 // server itself when it comes back, runs it again for the same requests (docs/decisions/0060). Ours are made to be
-// repeated; of a user's we know what it declares (PsFunction.P3), and see to the rest here.
+// repeated; of a user's we know what it declares (PsFunction.P3), and see to the rest here. A server that is repeated
+// only when it is stopped (planned-stop.ts) serves all of them, and takes note of what could not be repeated.
 //
 // Invariants:
 //   RepeatedFunction.R1. It changes state in the turn in which it is called: one that answers later is refused.
@@ -17,24 +18,60 @@ const ALONE = "start the servers with replicas 1 and without --durable";
 
 /** The functions as such a server runs them. Throws UNSUPPORTED for one that changes state and is not deterministic. */
 export function repeatedFunctions(functions: readonly PsFunction[]): readonly PsFunction[] {
-  return functions.map((fn) => (fn.isUpdate ? repeatedFunction(fn) : fn));
+  const unknown = unknownFunction(functions);
+  if (unknown !== undefined) {
+    const fix = `declare it \`deterministic\` or with \`reads\`, or ${ALONE}`;
+    throw new WeighbridgeError(
+      "UNSUPPORTED",
+      `the function ${unknown.name} changes state, and this server is replicated or durable: ${fix}`,
+    );
+  }
+  const refuse: Refuse = (fn, what) => {
+    throw unsupported(fn, `${what}; this server is replicated or durable: mend that, or ${ALONE}`);
+  };
+  return functions.map((fn) => (fn.isUpdate ? repeatedFunction(fn, refuse) : fn));
 }
 
-function repeatedFunction(fn: PsFunction): PsFunction {
-  if (!fn.isDeterministic) {
-    const fix = `declare it \`deterministic\` or with \`reads\`, or ${ALONE}`;
-    throw new WeighbridgeError("UNSUPPORTED", `the function ${fn.name} changes state, and this server is replicated or durable: ${fix}`);
-  }
+/** Why what a function does cannot be repeated. Returns where it is done nevertheless. */
+type Refuse = (fn: PsFunction, what: string) => void;
+
+/** The first function of which nothing is known but that it changes state. */
+function unknownFunction(functions: readonly PsFunction[]): PsFunction | undefined {
+  return functions.find(({ isUpdate, isDeterministic }) => isUpdate && !isDeterministic);
+}
+
+function repeatedFunction(fn: PsFunction, refuse: Refuse): PsFunction {
   return {
     ...fn,
     handle: (context, request) => {
-      const answer = fn.handle(new RepeatedContext(fn, context), request);
+      const answer = fn.handle(new RepeatedContext(fn, context, refuse), request);
       if (!(answer instanceof Promise)) return answer;
-      answer.catch(() => {}); // its caller hears of this instead
+      answer.catch(() => {}); // its caller hears of a refusal instead
       // RepeatedFunction.R1
-      throw unsupported(fn, "answers later, and could not be repeated in order: its handler must not be async");
+      refuse(fn, "answers later, and could not be repeated in order: its handler must not be async");
+      return answer;
     },
   };
+}
+
+/** The functions of a server that is repeated only when it is stopped. */
+export class StoppableFunctions {
+  readonly all: readonly PsFunction[];
+  /** Why what they have done could not be repeated; "": it could. */
+  problem: string;
+  /** Whether requests are repeated, or will be: what could not be is refused then. */
+  isRepeating: () => boolean = () => false;
+
+  constructor(functions: readonly PsFunction[]) {
+    const unknown = unknownFunction(functions);
+    this.problem = unknown === undefined ? "" : `the function ${unknown.name} changes state, and is not deterministic`;
+    const refuse: Refuse = (fn, what) => {
+      const error = unsupported(fn, what);
+      if (this.isRepeating()) throw error;
+      this.problem ||= error.message;
+    };
+    this.all = functions.map((fn) => (fn.isUpdate && fn.isDeterministic ? repeatedFunction(fn, refuse) : fn));
+  }
 }
 
 /** Throws UNSUPPORTED for an updater or a row type that is not deterministic (PlugIn.P1). */
@@ -54,16 +91,19 @@ class RepeatedContext implements FunctionContext {
   readonly incarnation: number;
   readonly #fn: PsFunction;
   readonly #context: FunctionContext;
+  readonly #refuse: Refuse;
 
-  constructor(fn: PsFunction, context: FunctionContext) {
+  constructor(fn: PsFunction, context: FunctionContext, refuse: Refuse) {
     this.worker = context.worker;
     this.incarnation = context.incarnation;
     this.#fn = fn;
     this.#context = context;
+    this.#refuse = refuse;
   }
 
   get workers(): WorkerCalls {
-    throw unsupported(this.#fn, "calls workers: a standby has none");
+    this.#refuse(this.#fn, "calls workers: a standby has none");
+    return this.#context.workers;
   }
 
   rowsOf<A = Float32Array>(table: string): Iterable<TableRow<A>> {
@@ -76,13 +116,13 @@ class RepeatedContext implements FunctionContext {
 
   /** RepeatedFunction.R3 */
   own<T extends object>(name: string, create: () => T): T {
-    if (this.#fn.save === undefined) throw unsupported(this.#fn, `keeps ${JSON.stringify(name)} of its own, without save and load`);
+    if (this.#fn.save === undefined) this.#refuse(this.#fn, `keeps ${JSON.stringify(name)} of its own, without save and load`);
     return this.#context.own(name, create);
   }
 }
 
 function unsupported({ name }: PsFunction, what: string): WeighbridgeError {
-  return new WeighbridgeError("UNSUPPORTED", `the function ${name} ${what}; this server is replicated or durable: mend that, or ${ALONE}`);
+  return new WeighbridgeError("UNSUPPORTED", `the function ${name} ${what}`);
 }
 
 /** What functions keep of their own, by their names. */

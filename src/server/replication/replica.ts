@@ -98,13 +98,14 @@ export class Replica {
   #stateBytes = 0;
   #sinceDigest = 0;
   #digestPart = 0;
-  /** Whether its state was left for another process. */
-  #hasLeft = false;
+  /** Whether its state is left for another process, or was: the log goes to a disk. */
+  isLeaving = false;
 
   constructor(server: ReplicatedServer, { ours, users }: ServedContracts, options: ReplicaOptions) {
     this.#server = server;
     this.#options = options;
     this.log = new ReplicaLog(options, new LogPages(server));
+    if (options.isForStops === true) this.log.stop(); // nothing is logged before the stop
     this.policies = new Map([
       ...ours.map((fn) => [fn.nameHash, policyOf(fn, options)] as const),
       ...users.map(({ nameHash, isUpdate }) => [nameHash, isUpdate ? "repeated" : "read"] as const),
@@ -129,6 +130,11 @@ export class Replica {
    */
   get recordsReads(): boolean {
     return this.#server.parameters.recordsReads;
+  }
+
+  /** Whether requests are repeated now, or will be: they are written to a log, or come from one. */
+  get isRepeating(): boolean {
+    return this.log.isOn || this.repeater.isComingBack;
   }
 
   /** The roster has changed: who lives is an entry, in the order of all others (Replica.I6). */
@@ -191,18 +197,31 @@ export class Replica {
     this.log.goOnAfter(this.applied);
   }
 
-  /** Writes the state there, and from then on what changes it: resolves when output waits for it (Fill.F4). */
-  async leave(left: DurableLog, identity: ServerIdentity): Promise<void> {
-    this.#hasLeft = true;
-    await left.open(() => {});
-    await new Promise<void>((filled, failed) => {
-      const begin = (): void => {
-        this.log.start(diskSink(left));
-        this.log.onRefused = failed;
-        this.log.appendText(EntryKind.IDENTITY, identity); // DurableLog.D3
-      };
-      this.#begin({ begin, filled, failed });
-    });
+  /**
+   * Writes the state there, and from then on what changes it: resolves when output waits for it (Fill.F4). `check`
+   * throws if the state cannot be saved, in the turn in which that begins. Throws what it throws, and what the disk
+   * does; then the server is as it was.
+   */
+  async leave(left: DurableLog, identity: ServerIdentity, check: () => void): Promise<void> {
+    this.isLeaving = true;
+    this.endFill(); // of a standby that cannot be reached
+    try {
+      await left.open(() => {});
+      await new Promise<void>((filled, failed) => {
+        const begin = (): void => {
+          check();
+          this.log.start(diskSink(left));
+          this.log.onRefused = failed;
+          this.log.appendText(EntryKind.IDENTITY, identity); // DurableLog.D3
+        };
+        this.#begin({ begin, filled, failed });
+      });
+    } catch (thrown) {
+      this.isLeaving = false;
+      this.endFill();
+      this.log.stop();
+      throw thrown;
+    }
   }
 
   #restore({ first, entries }: LogPage): void {
@@ -339,7 +358,7 @@ export class Replica {
   }
 
   close(): void {
-    if (this.#options.durable === undefined && !this.#hasLeft) this.log.stop();
+    if (this.#options.durable === undefined && !this.isLeaving) this.log.stop();
     else this.log.close(); // no node may learn what the disk may not have
   }
 

@@ -66,6 +66,7 @@ export const SCALING: FunctionFamily = {
       response: {
         wishedCount: "how many servers there are to be when the change under way is done",
         shares: "a list of `{rank, parts}`: how many of the 4,096 parts each server owns",
+        skew: "how many of them the fullest server owns, as a multiple of the mean: 1 is even; left out for one server",
         current:
           '`{number, direction, step, from, to, awaited, awaitedStandbys?, fillingStandbys?, waitMs?, parts?, moved?}`; left out: none. `direction` is "out" or "in", `step` "waiting", "moving", "leaving" or "rollingBack"; `from` and `to` are the ranks before and after, `awaited` those that have not come; of replicated servers `awaitedStandbys` those whose second process has not, and `fillingStandbys` those where it does not have everything yet; `waitMs` how much longer they are waited for, `parts` how many parts move and `moved` how many have',
         queued: "the numbers of changes that come later",
@@ -78,9 +79,10 @@ export const SCALING: FunctionFamily = {
         response: {
           wishedCount: 3,
           shares: [
-            { rank: 0, parts: 2048 },
-            { rank: 1, parts: 2048 },
+            { rank: 0, parts: 2304 },
+            { rank: 1, parts: 1792 },
           ],
+          skew: 1.125,
           current,
           queued: [],
           ended: [{ number: 1, outcome: "rolledBack", reason: "waited 60000 ms for server 2 to come" }],

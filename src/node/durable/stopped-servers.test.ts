@@ -1,0 +1,104 @@
+// Goal: which of the states that stopped servers have left a process finds, with and without a rank.
+
+import assert from "node:assert/strict";
+import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { temporaryFolder } from "../../../test/support/checkpoint-stage.ts";
+import { SILENT_LOG } from "../../base/log.ts";
+import type { PlannedStopFiles } from "../../server/replication/planned-stop.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
+import { realClock } from "../real-clock.ts";
+import { SegmentLog } from "./segment-log.ts";
+import { StoppedServers, type StoppedServersOptions } from "./stopped-servers.ts";
+
+const clock = realClock();
+
+class Folder implements Disposable {
+  readonly #folder = temporaryFolder();
+
+  directoryOf(rank: number): string {
+    return join(this.#folder.path, "stopped", `server-${rank}`);
+  }
+
+  leave(...ranks: readonly number[]): void {
+    for (const rank of ranks) {
+      mkdirSync(this.directoryOf(rank), { recursive: true });
+      writeFileSync(join(this.directoryOf(rank), "log-000000000001"), "");
+    }
+  }
+
+  /** Another process uses what was left for this rank. */
+  async hold(rank: number): Promise<SegmentLog> {
+    const held = new SegmentLog({ directory: this.directoryOf(rank), clock, log: SILENT_LOG });
+    await held.acquire();
+    return held;
+  }
+
+  servers(options: Partial<StoppedServersOptions> = {}): StoppedServers {
+    const own = { checkpointDir: this.#folder.path, durable: undefined, job: undefined, rank: undefined, van: "weighbridge" as const };
+    return new StoppedServers({ ...own, startTimeoutMs: 300, ...options });
+  }
+
+  [Symbol.dispose](): void {
+    this.#folder[Symbol.dispose]();
+  }
+}
+
+/** The rank of what a process finds, which it gives back. */
+async function foundRank(servers: StoppedServers, folder: Folder): Promise<number | undefined> {
+  const found = await filesOf(servers);
+  const rank = [0, 1, 2].find((one) => found?.found !== undefined && existsSync(join(folder.directoryOf(one), "lock")));
+  await found?.found?.close();
+  return rank;
+}
+
+async function filesOf(servers: StoppedServers): Promise<PlannedStopFiles | undefined> {
+  return await servers.files(clock, SILENT_LOG);
+}
+
+test("a process with a rank finds what was left for that one; without a directory, and with a log of its own, it looks for nothing", async () => {
+  using folder = new Folder();
+  folder.leave(0, 1);
+  assert.equal(await foundRank(folder.servers({ rank: 1 }), folder), 1);
+  assert.equal(await foundRank(folder.servers({ rank: 2 }), folder), undefined);
+  assert.equal(await filesOf(folder.servers({ rank: 1, checkpointDir: undefined })), undefined);
+  assert.equal(await filesOf(folder.servers({ rank: 1, durable: "there" })), undefined);
+});
+
+test("a process without a rank finds the only state that no other process uses, and none of several", async () => {
+  using folder = new Folder();
+  assert.equal(await foundRank(folder.servers(), folder), undefined, "nothing is there");
+  folder.leave(1);
+  assert.equal(await foundRank(folder.servers(), folder), 1);
+  folder.leave(2);
+  assert.equal(await foundRank(folder.servers(), folder), undefined, "which one is not known");
+  assert.ok(
+    [1, 2].every((rank) => !existsSync(join(folder.directoryOf(rank), "lock"))),
+    "both are given back",
+  );
+  const held = await folder.hold(1);
+  const found = await filesOf(folder.servers());
+  assert.ok(found?.found !== undefined && existsSync(join(folder.directoryOf(2), "lock")));
+  await Promise.all([held.close(), found.found.close()]);
+});
+
+test("a process waits for what another one of its rank uses: it gets it, or nothing is there any more", async () => {
+  using folder = new Folder();
+  for (const isUsed of [false, true]) {
+    folder.leave(0);
+    const held = await folder.hold(0);
+    const finding = filesOf(folder.servers({ rank: 0, startTimeoutMs: 60_000 }));
+    setTimeout(() => {
+      if (isUsed) rmSync(join(folder.directoryOf(0), "log-000000000001"));
+      void held.close();
+    }, 50);
+    const found = await finding;
+    assert.equal(found?.found === undefined, isUsed);
+    await found?.found?.close();
+  }
+  folder.leave(0);
+  const held = await folder.hold(0);
+  await assert.rejects(filesOf(folder.servers({ rank: 0 })), throwsCode("STATE_HELD"));
+  await held.close();
+});

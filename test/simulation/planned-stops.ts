@@ -1,0 +1,121 @@
+// planned-stops — one server rank with a checkpoint directory, whose processes are stopped and started again, with or
+// without a standby: what the simulations of planned stops share.
+
+import { Session } from "../../src/api/session.ts";
+import type { Log } from "../../src/base/log.ts";
+import { Random } from "../../src/base/random.ts";
+import type { PsFunction } from "../../src/contracts/ps-function.ts";
+import { SegmentLog } from "../../src/node/durable/segment-log.ts";
+import type { StateRecord } from "../../src/scheduler/scheduler-state.ts";
+import { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { idOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import type { RosterEntry } from "../../src/wire/roster.ts";
+import { SETTLING } from "../support/settling.ts";
+import { SimStore } from "./replicated-job.ts";
+import { SimDisk } from "./sim-disk.ts";
+
+export const HEAD: number = idOf("server", 0);
+export const STANDBY: number = idOf("standby", 0);
+const DEADLINE = { deadlineMs: 120_000 };
+
+export type StopStageOptions = {
+  readonly replicas?: number;
+  readonly functions?: readonly PsFunction[];
+  readonly startTimeoutMs?: number;
+};
+
+export class StopStage implements AsyncDisposable {
+  readonly cluster: SimCluster;
+  session!: Session;
+  /** What nodes have said at warn and error, with the reason. */
+  readonly said: string[] = [];
+  /** Whether the next process of the rank finds what was left. */
+  hasLeft = false;
+  readonly #random = new Random(5);
+  readonly #disk = new SimDisk(this.#random, "/stopped");
+  #pushed = 0;
+
+  constructor({ replicas = 1, functions = [], startTimeoutMs = 30_000 }: StopStageOptions = {}) {
+    const records: StateRecord[] = [];
+    this.cluster = new SimCluster({
+      seed: 1,
+      serverCount: 1,
+      workerCount: 1,
+      replicas,
+      startTimeoutMs,
+      heartbeatIntervalMs: 50,
+      heartbeatTimeoutMs: 500,
+      settle: SETTLING,
+      log: this.#log(),
+      optionsOf: (node) => {
+        if (node === SCHEDULER_ID) return { store: new SimStore(records, (written) => written()) };
+        if (roleOf(node) === "worker") return {};
+        const found = node === HEAD && this.hasLeft ? this.#logOf() : undefined;
+        if (found !== undefined) this.hasLeft = false;
+        return { stops: { logOf: async () => this.#logOf(), found }, functions, fillBytes: 200, digestEntries: 7 } as never;
+      },
+    });
+  }
+
+  async open(): Promise<this> {
+    await this.cluster.start();
+    this.session = await this.cluster.run(Session.open(this.cluster.worker(0).node, DEADLINE));
+    return this;
+  }
+
+  /** Pushes to a row, and rejects unless the server then has all pushes, each once. */
+  async push(): Promise<void> {
+    const rows = await this.session.embedding("rows", { dim: 4, optimizer: { type: "sum" } }, DEADLINE);
+    const pushed = ++this.#pushed;
+    await rows.push([1, pushed + 1], new Float32Array(8).fill(1), DEADLINE);
+    const [sum] = await rows.pull([1], undefined, DEADLINE);
+    if (sum !== pushed) throw new Error(`${pushed} pushes came to ${sum}`);
+  }
+
+  /** As SIGTERM; the process has ended when it resolves. */
+  async stop(): Promise<void> {
+    await this.cluster.office(HEAD).node.leave();
+    this.hasLeft = true;
+    this.cluster.kill(HEAD);
+  }
+
+  /** How many files were left. */
+  async savedFiles(): Promise<number> {
+    const { layer } = this.#disk.mount(this.cluster.clock, 0);
+    const found = layer.list("/stopped/server-0").catch(() => []); // there is no such directory
+    return (await this.cluster.run(found)).filter(({ name }) => name !== "lock").length;
+  }
+
+  /** Whether a server has said that what it has is lost with it. */
+  get isLost(): boolean {
+    return this.said.some((line) => /is lost with/.test(line));
+  }
+
+  entry(node: number): RosterEntry | undefined {
+    return this.cluster.scheduler.roster.nodes.find((entry) => entry.node === node);
+  }
+
+  #logOf(): SegmentLog {
+    const { clock } = this.cluster;
+    const { layer } = this.#disk.mount(clock, 1);
+    const self = { id: String(this.#random.below(2 ** 30)), host: "sim", pid: 1, startedAt: "" };
+    const log = this.#log();
+    return new SegmentLog({ directory: "/stopped/server-0", clock, log, layer, self, isGone: () => true, segmentBytes: 4096 });
+  }
+
+  #log(): Log {
+    const note = (message: string, fields?: { readonly reason?: unknown }): void => {
+      if (process.env.SIM_LOG !== undefined) console.log(this.cluster.clock.nowMs().toFixed(1), message, fields);
+    };
+    const say = (message: string, fields?: { readonly reason?: unknown }): void => {
+      note(message, fields);
+      this.said.push(typeof fields?.reason === "string" ? `${message}: ${fields.reason}` : message);
+    };
+    return { debug: () => {}, info: note, warn: say, error: say };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const { cluster } = this;
+    await cluster.run(Promise.all(cluster.nodes().map((node) => cluster.running(node)?.close())));
+  }
+}
