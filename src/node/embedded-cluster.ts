@@ -3,7 +3,7 @@
 
 import { randomUUID } from "node:crypto";
 import { Session } from "../api/session.ts";
-import { type WaitOptions, waitFor } from "../base/deferred.ts";
+import { restOf, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { SILENT_LOG } from "../base/log.ts";
@@ -25,7 +25,7 @@ import { jobId } from "../wire/hello.ts";
 import { WorkerNode } from "../worker/worker-node.ts";
 import type { PlacementName } from "./config/node-config.ts";
 import { nodeSessions } from "./node-sessions.ts";
-import { realClock, restOf } from "./real-clock.ts";
+import { realClock } from "./real-clock.ts";
 import { checkpointOptions } from "./server-root.ts";
 import { zstd } from "./zstd.ts";
 
@@ -115,7 +115,7 @@ export class EmbeddedCluster {
     const hub = new MemoryHub();
     const clock = realClock();
     const { deadlineMs, signal } = options;
-    const restMs = restOf(deadlineMs, clock);
+    const rest = restOf({ deadlineMs, signal }, clock);
     const giveUp = new AbortController();
     const compression = zstd();
     const common = (): NodeOptions => ({
@@ -156,7 +156,7 @@ export class EmbeddedCluster {
     scheduler.finalize().catch(() => {}); // it stays until the last worker has closed
     for (const node of serverNodes) stay(node, nodes);
     try {
-      const wait = { deadlineMs: restMs(), signal };
+      const wait = rest();
       const sessions = await Promise.all(workerNodes.map((node) => Session.open(node, wait)));
       for (const [rank, session] of sessions.entries()) workersThere.set(rank, { session, opened: Promise.resolve(session) });
       if (workersMax > workers)

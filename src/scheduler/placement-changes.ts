@@ -26,9 +26,10 @@
 //   PlacementChanges.C7. Parts are handed over only while every server that lived when the placement was told lives, in
 //       the same incarnation: each has said that all its parts have arrived.
 
-import type { Clock } from "../base/clock.ts";
+import { type Clock, sleep } from "../base/clock.ts";
 import { Deferred, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { InTurn } from "../base/in-turn.ts";
 import { PREPARE } from "../contracts/control.ts";
 import { callJson } from "../peer/call-function.ts";
 import type { Peer } from "../peer/peer.ts";
@@ -92,8 +93,7 @@ type Preparation = {
 
 export class PlacementChanges {
   readonly #options: PlacementChangesOptions;
-  /** The last requested change; the next one comes behind it. */
-  #last: Promise<void> = Promise.resolve();
+  readonly #turns = new InTurn();
   /** Resolves when a node has answered, or the roster has changed. */
   #news = new Deferred<void>();
   #closed: WeighbridgeError | undefined;
@@ -130,9 +130,7 @@ export class PlacementChanges {
 
   async #inTurn(work: () => Promise<void>): Promise<void> {
     this.#open++;
-    const turn = this.#last.then(work);
-    this.#last = turn.catch(() => {}); // its caller gets it
-    await turn.finally(() => {
+    await this.#turns.run(work).finally(() => {
       this.#open--;
       this.#wake();
     });
@@ -223,7 +221,7 @@ export class PlacementChanges {
       if (await this.#tryAll(preparation, untilMs)) return preparation;
       this.#release(change.request.epoch); // PlacementChanges.C5
       const pauseMs = Math.min(Math.max(ASK_SOON_MS, PAUSE_SHARE * (clock.nowMs() - beganMs)), ASK_AGAIN_MS);
-      await new Promise<void>((resume) => clock.after(pauseMs, resume));
+      await sleep(clock, pauseMs);
     }
   }
 

@@ -13,7 +13,7 @@
 //   PlacementMoves.M3. Servers without room for what they would get refuse a step before anything of it moves.
 //   PlacementMoves.M4. One move at a time.
 
-import type { Clock } from "../base/clock.ts";
+import { type Clock, sleep } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { movedParts, PART_COUNT } from "../keys/placement.ts";
 import type { PlacementMove } from "../keys/placement-description.ts";
@@ -146,7 +146,7 @@ export class PlacementMoves {
       report(at);
       partCount = nextCount(partCount, byteCount);
       // PlacementMoves.M2
-      if (byteCount > 0) await new Promise<void>((resume) => clock.after(clock.nowMs() - beganMs, resume));
+      if (byteCount > 0) await sleep(clock, clock.nowMs() - beganMs);
     }
   }
 

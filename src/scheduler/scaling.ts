@@ -18,7 +18,7 @@
 //   Scaling.S5. Where ranks are held by two processes, a step that is taken back because a standby has taken over
 //       (PlacementChanges.C7) is made again, with that one: the change goes on. TAKEOVERS_MAX times.
 
-import type { Clock } from "../base/clock.ts";
+import { type Clock, sleep } from "../base/clock.ts";
 import { Deferred, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -396,7 +396,7 @@ export class Scaling {
         this.#checkOpen();
         if (tries === BACK_TRIES) return reasonOf(thrown);
       }
-      await new Promise<void>((resolve) => clock.after(BACK_DELAY_MS, resolve));
+      await sleep(clock, BACK_DELAY_MS);
       this.#checkOpen();
     }
   }

@@ -17,7 +17,7 @@
 //   AllReduceLevel.G3. When an operation fails, all rounds that are open fail with its error, and so do later ones.
 
 import { assert } from "../../base/assert.ts";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, sleep } from "../../base/clock.ts";
 import { Deferred, type WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { RowArray } from "../../kernel/row-element.ts";
@@ -131,7 +131,7 @@ export class AllReduceLevel implements ModelLevel {
         underWay = Promise.all(pieces.map(async (piece) => await this.#reduce(piece)));
         underWay.catch(() => {}); // it is awaited below
         await before; // AllReduceLevel.G2
-        if (pieces.length === 0) await this.#pause();
+        if (pieces.length === 0) await sleep(this.#options.clock, PAUSE_MS);
         if (this.#hasBegunAll()) await underWay; // nothing to tell of until then; others may be ready when it is over
       }
     } catch (thrown) {
@@ -207,10 +207,6 @@ export class AllReduceLevel implements ModelLevel {
 
   #hasBegunAll(): boolean {
     return [...this.#rounds.values()].every(({ begun, values }) => begun === values.length);
-  }
-
-  async #pause(): Promise<void> {
-    await new Promise<void>((resolve) => void this.#options.clock.after(PAUSE_MS, resolve));
   }
 }
 

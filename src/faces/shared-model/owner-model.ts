@@ -9,6 +9,7 @@
 
 import { type WaitOptions, waitFor } from "../../base/deferred.ts";
 import { badArgument, reasonOf, showValue, WeighbridgeError } from "../../base/errors.ts";
+import { InTurn } from "../../base/in-turn.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../../base/known-options.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
 import { copyElements, ELEMENT_NAMES, fillElements, ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
@@ -57,7 +58,7 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
   #isClosed = false;
   #closing: Promise<void> | undefined;
   /** Keys are opened one after the other. */
-  #opening: Promise<unknown> = Promise.resolve();
+  readonly #opening = new InTurn();
 
   /** Throws BAD_ARGUMENT. */
   constructor(type: SharedModelType, options: SharedModelOptions, parts: ModelParts) {
@@ -148,8 +149,7 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
       if (known.shape.join() === shape.join()) return await known.plan;
       throw new WeighbridgeError("SPEC_MISMATCH", `key ${key} has shape [${known.shape.join(", ")}], not [${shape.join(", ")}]`);
     }
-    const plan = this.#opening.then(() => this.#createKey(opened, [...shape], length, key));
-    this.#opening = plan.catch(() => {}); // told to who opens it
+    const plan = this.#opening.run(() => this.#createKey(opened, [...shape], length, key));
     this.#keys.set(key, { shape: [...shape], plan });
     try {
       return await plan;

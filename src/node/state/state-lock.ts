@@ -16,7 +16,7 @@ import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
-import type { CancelTimer, Clock } from "../../base/clock.ts";
+import { type CancelTimer, type Clock, sleep } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { FileLayer, OpenFile } from "../checkpoint/file-layer.ts";
 import { readText, stateIo, writeAll } from "./state-io.ts";
@@ -153,10 +153,6 @@ function held({ directory, words }: StateLockOptions, by: LockHolder | undefined
   const { holder = "scheduler", fix = SCHEDULER_FIX } = words ?? {};
   const who = by === undefined ? `another ${holder}` : `the ${holder} of process ${by.pid} on ${by.host}`;
   return new WeighbridgeError("STATE_HELD", `${who} uses the state in ${directory}; ${fix}`);
-}
-
-async function sleep(clock: Clock, delayMs: number): Promise<void> {
-  await new Promise<void>((resolve) => clock.after(delayMs, resolve));
 }
 
 function thisProcess(): LockHolder {
