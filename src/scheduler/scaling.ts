@@ -20,7 +20,7 @@
 
 import { type Clock, sleep } from "../base/clock.ts";
 import { Deferred, waitFor } from "../base/deferred.ts";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { badRequest, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { nameOf, rankOf, roleOf } from "../wire/node-id.ts";
 import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
@@ -126,12 +126,12 @@ export class Scaling {
     const current = this.#current;
     const what = direction === undefined ? "change of the servers" : `scale-${direction}`;
     if (wish === undefined || current === undefined || (direction !== undefined && directionOf(current.sets) !== direction))
-      throw new WeighbridgeError("BAD_REQUEST", `no ${what} is under way that could be taken back`);
-    if (current.step === "leaving") throw new WeighbridgeError("BAD_REQUEST", `the ${what} has moved all parts: ask for another change`);
+      throw badRequest(`no ${what} is under way that could be taken back`);
+    if (current.step === "leaving") throw badRequest(`the ${what} has moved all parts: ask for another change`);
     this.#write({ ...wish, isBack: true });
     current.abort.abort(new WeighbridgeError("ABORTED", "its rollback was asked for"));
     const { outcome, reason } = await this.ended(wish.number);
-    if (outcome !== "rolledBack") throw new WeighbridgeError("BAD_REQUEST", `change ${wish.number} was not taken back: ${reason}`);
+    if (outcome !== "rolledBack") throw badRequest(`change ${wish.number} was not taken back: ${reason}`);
     return wish.number;
   }
 
@@ -149,7 +149,7 @@ export class Scaling {
     if (known !== undefined) return known;
     this.#checkOpen();
     if (!this.#wishes.some((wish) => wish.number === number))
-      throw new WeighbridgeError("BAD_REQUEST", `there is no change ${number} of the servers, or it has ended long ago`);
+      throw badRequest(`there is no change ${number} of the servers, or it has ended long ago`);
     const waiting = this.#waiting.get(number) ?? new Deferred<ScalingEnd>();
     this.#waiting.set(number, waiting);
     return await waiting.promise;

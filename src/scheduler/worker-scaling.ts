@@ -18,7 +18,7 @@
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred, waitFor } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { idOf } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
@@ -252,5 +252,5 @@ function allowedText(min: number, max: number): string {
 }
 
 function bad(message: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_REQUEST", message);
+  return badRequest(message);
 }

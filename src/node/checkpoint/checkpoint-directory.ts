@@ -17,7 +17,7 @@ import { randomBytes } from "node:crypto";
 import { accessSync, constants, existsSync, statSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { crc32 } from "node:zlib";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { type CheckpointManifest, encodeManifest, MANIFEST_FILE } from "../../store/snapshot/checkpoint-manifest.ts";
 import { attempt, type FileLayer, readSmallFile, realFiles, reasonText, withFile, writeSmallFile } from "./file-layer.ts";
 
@@ -68,7 +68,7 @@ export class CheckpointDirectory {
   async begin(step: number): Promise<PendingCheckpoint> {
     const newest = (await this.list()).at(-1);
     if (newest !== undefined && newest.step >= step) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `${newest.path} exists already; step ${step} would not be newer`);
+      throw badArgument(`${newest.path} exists already; step ${step} would not be newer`);
     }
     await this.removeLeftovers();
     const path = join(this.root, `${stepName(step)}.pending-${nonce()}`);
@@ -82,7 +82,7 @@ export class CheckpointDirectory {
    */
   async commit(pending: PendingCheckpoint, manifest: CheckpointManifest): Promise<CommittedCheckpoint> {
     if (manifest.step !== pending.step) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `a manifest of step ${manifest.step} for the checkpoint of step ${pending.step}`);
+      throw badArgument(`a manifest of step ${manifest.step} for the checkpoint of step ${pending.step}`);
     }
     const bytes = encodeManifest(manifest, crc32);
     await this.#requireFiles(pending.path, manifest);

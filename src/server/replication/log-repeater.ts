@@ -6,7 +6,7 @@
 //   LogRepeater.L1. Entries are repeated in the order of their numbers, each once; those that were repeated before are
 //       skipped.
 
-import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, isWeighbridgeError } from "../../base/errors.ts";
 import { Answer, labelOf } from "../../peer/answer.ts";
 import { type Failure, failureShape, toFailure } from "../../wire/failure.ts";
 import { FrameHeader, HEADER_BYTES, Kind, paddedBytes, stepRun } from "../../wire/frame.ts";
@@ -93,7 +93,7 @@ export class LogRepeater {
   /** Repeats the entries from byte `at` on, numbered from `first` on. Throws if one cannot be repeated. */
   repeat(first: number, bytes: Uint8Array, at: number, byteCount: number): void {
     if (!this.#hasBegun && (bytes[at] === EntryKind.FILL || this.isComingBack)) this.applied = first - 1;
-    if (first > this.applied + 1) throw new WeighbridgeError("BAD_REQUEST", `entry ${first} came after entry ${this.applied}`);
+    if (first > this.applied + 1) throw badRequest(`entry ${first} came after entry ${this.applied}`);
     if (bytes !== this.#bytes) {
       this.#bytes = bytes;
       this.#words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length >> 2);
@@ -142,12 +142,12 @@ export class LogRepeater {
       case EntryKind.DIGEST: {
         const { part, to = part + 1, digest } = decodeJson(digestShape, "a digest", textOf(entry, entries));
         const { digest: own } = digestOfParts(this.#server.parameters, part, { partsMax: to - part, bytesMax: Infinity });
-        if (own !== digest) throw new WeighbridgeError("BAD_REQUEST", `part ${part} comes to ${own} here, and to ${digest} at its head`);
+        if (own !== digest) throw badRequest(`part ${part} comes to ${own} here, and to ${digest} at its head`);
         break;
       }
       case EntryKind.FILL:
         if (this.#hasBegun && this.isComingBack) break; // it has all that comes with it
-        if (this.#hasBegun) throw new WeighbridgeError("BAD_REQUEST", "a standby is filled once, from the start");
+        if (this.#hasBegun) throw badRequest("a standby is filled once, from the start");
         this.isFilling = true;
         this.#loadPlacement(unpack(entries, entry) as ServerImage);
         loadServer(this.#server, unpack(entries, entry) as ServerImage, ({ worker, incarnation }) => this.#standInOf(worker, incarnation));
@@ -166,7 +166,7 @@ export class LogRepeater {
         break;
       default:
         if (repeatExchange(entry, entries, this.exchange, this.#rank)) break;
-        throw new WeighbridgeError("BAD_REQUEST", `there is no entry of kind ${entry.kind}`);
+        throw badRequest(`there is no entry of kind ${entry.kind}`);
     }
   }
 
@@ -202,7 +202,7 @@ export class LogRepeater {
     } catch {
       return; // as its head did; why is the next entry
     }
-    if (!this.isFilling) throw new WeighbridgeError("BAD_REQUEST", "a function threw at its head, and not here");
+    if (!this.isFilling) throw badRequest("a function threw at its head, and not here");
   }
 
   /** The frames of a run but the first `known` ones. */
@@ -211,7 +211,7 @@ export class LogRepeater {
     decodeHeader(this.#words, at >> 2, header);
     const stride = paddedBytes(header.payloadBytes);
     if (bodyBytes !== HEADER_BYTES + count * stride)
-      throw new WeighbridgeError("BAD_REQUEST", `${count} frames of ${header.payloadBytes} bytes do not fit an entry of ${bodyBytes}`);
+      throw badRequest(`${count} frames of ${header.payloadBytes} bytes do not fit an entry of ${bodyBytes}`);
     const handler = this.#server.kvHandlerOf(header.app);
     const standIn = this.#standInOf(node, incarnation);
     const applied = header.stamp === 0 ? undefined : this.#server.clock.entryOf(node, incarnation);

@@ -10,7 +10,7 @@
 //   StandbyLog.I7. A standby takes the log of one incarnation of its head: the next one, if it is not this standby
 //       itself, has another state, and counts its entries anew.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { Channel } from "../../peer/channel.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
@@ -73,7 +73,7 @@ export class StandbyLog {
   }
 
   #checkHead(head: number, incarnation: number): void {
-    if (roleOf(head) !== "server") throw new WeighbridgeError("BAD_REQUEST", `a log comes from a server, not from ${nameOf(head)}`);
+    if (roleOf(head) !== "server") throw badRequest(`a log comes from a server, not from ${nameOf(head)}`);
     if (!this.#replica.isStandby) {
       const message = `${nameOf(head)} sends its log to a server that has taken over from it`;
       throw new WeighbridgeError("FENCED", message);
@@ -82,7 +82,7 @@ export class StandbyLog {
     if (this.#incarnation === 0) this.#incarnation = incarnation;
     if (this.#incarnation === incarnation) return;
     // StandbyLog.I7
-    throw this.#fail(head, new WeighbridgeError("BAD_REQUEST", `it has what incarnation ${this.#incarnation} had`));
+    throw this.#fail(head, badRequest(`it has what incarnation ${this.#incarnation} had`));
   }
 
   /** The number of the last entry; undefined where entries do not add up, which fails when they are repeated. */
