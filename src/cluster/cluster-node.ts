@@ -14,7 +14,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
-import { badArgument, isWeighbridgeError, reasonOf, showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, isWeighbridgeError, reasonOf, showValue, unsupported, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import type { Contract } from "../contracts/contract.ts";
@@ -197,7 +197,7 @@ export abstract class ClusterNode {
     if (entry !== undefined && entry.state !== "alive") throw nodeDeadError(node, entry.state);
     if (entry?.role !== role) return this.#crossChannel(node, entry?.incarnation ?? 0);
     if (this.#options.gateway !== undefined)
-      throw new WeighbridgeError("UNSUPPORTED", `${nameOf(node)} is a ${role} too: those are not connected over ps-lite's protocol`);
+      throw unsupported(`${nameOf(node)} is a ${role} too: those are not connected over ps-lite's protocol`);
     const known = peer.channel(node);
     if (known !== undefined && known.ended === undefined && known.incarnation === entry.incarnation) {
       if (known.link !== undefined || entry.address === "") return known;

@@ -3,7 +3,7 @@
 
 import { Session } from "../api/session.ts";
 import { checkWait, restOf, type WaitOptions } from "../base/deferred.ts";
-import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue, unsupported, WeighbridgeError } from "../base/errors.ts";
 import { WAIT_NAMES } from "../base/known-options.ts";
 import type { WorkerFunction } from "../contracts/worker-function.ts";
 import { loadNodeConfig, orReport } from "./cannot-start.ts";
@@ -51,10 +51,7 @@ export async function connect(to: string | ConnectOptions = {}, options: Connect
   }
   if (config.van !== "weighbridge") {
     const message = `parameters are not served over ps-lite's protocol (van ${config.van})`;
-    throw new WeighbridgeError(
-      "UNSUPPORTED",
-      `${message}: use start() of weighbridge/node and a KVWorker, or start all nodes with --van weighbridge`,
-    );
+    throw unsupported(`${message}: use start() of weighbridge/node and a KVWorker, or start all nodes with --van weighbridge`);
   }
   const rest = restOf({ signal, deadlineMs }, realClock());
   const load = (): readonly WorkerFunction[] | Promise<readonly WorkerFunction[]> =>

@@ -2,7 +2,7 @@
 // comes to (docs/decisions/0073). What happens when is decided in scaling.ts.
 
 import { Deferred, waitFor } from "../base/deferred.ts";
-import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, unsupported, WeighbridgeError } from "../base/errors.ts";
 import {
   scalingAsk,
   scalingEnded,
@@ -100,7 +100,7 @@ export class ScalingService {
   #refusal(): WeighbridgeError | undefined {
     const { mayScale = true } = this.#options;
     const why = "it speaks ps-lite's protocol (--van), whose nodes know no other number of servers";
-    return mayScale ? undefined : new WeighbridgeError("UNSUPPORTED", `the servers of this job cannot change: ${why}`);
+    return mayScale ? undefined : unsupported(`the servers of this job cannot change: ${why}`);
   }
 
   /** Scaling.S2 */

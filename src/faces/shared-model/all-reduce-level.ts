@@ -19,7 +19,7 @@
 import { assert } from "../../base/assert.ts";
 import { type Clock, sleep } from "../../base/clock.ts";
 import { Deferred, type WaitOptions } from "../../base/deferred.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { unsupported, WeighbridgeError } from "../../base/errors.ts";
 import type { RowArray } from "../../kernel/row-element.ts";
 import type { Collective } from "../../worker/collective.ts";
 import type { CompletedRound, LevelTwo } from "../../worker/level-one/level-two.ts";
@@ -107,8 +107,7 @@ export class AllReduceLevel implements ModelLevel {
 
   setWeights(plan: KeyPlan, values: RowArray): void | Promise<void> {
     const { after } = this.#options;
-    if (after?.setWeights === undefined)
-      throw new WeighbridgeError("UNSUPPORTED", `key ${plan.key} has no weights here: the model has no updater`);
+    if (after?.setWeights === undefined) throw unsupported(`key ${plan.key} has no weights here: the model has no updater`);
     return after.setWeights(plan, values);
   }
 

@@ -8,7 +8,7 @@
 //   OwnerModel.M3. A device is run by one thread: the owner's, or its own from `openThread` on.
 
 import { type WaitOptions, waitFor } from "../../base/deferred.ts";
-import { badArgument, reasonOf, showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, reasonOf, showValue, unsupported, WeighbridgeError } from "../../base/errors.ts";
 import { InTurn } from "../../base/in-turn.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../../base/known-options.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
@@ -228,7 +228,7 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
   async writeWeights(plan: KeyPlan, values: RowArray): Promise<void> {
     const { level, backend, builtIn, levelTwo } = this.#open();
     if (plan.operation !== "sum" || (builtIn === undefined && levelTwo?.setWeights === undefined))
-      throw new WeighbridgeError("UNSUPPORTED", `key ${plan.key} has no weights here: update_on_server is off, or the key gathers`);
+      throw unsupported(`key ${plan.key} has no weights here: update_on_server is off, or the key gathers`);
     if (builtIn !== undefined) checkSettable(plan, builtIn);
     const version = level.resultOf(plan);
     await levelTwo?.setWeights?.(plan, values);
@@ -274,7 +274,7 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
   openThread(device: number, port: ThreadPort): { readonly grant: DeviceGrant; ended(reason: unknown): void } {
     const { devices, memory, rules, level, cpu } = this.#open();
     const position = this.#positionOf(device);
-    if (cpu === undefined) throw new WeighbridgeError("UNSUPPORTED", "only CPU devices can run in threads of their own");
+    if (cpu === undefined) throw unsupported("only CPU devices can run in threads of their own");
     if (this.#threads.has(device)) throw badArgument(`device ${device} has a thread already`);
     if (!level.isLive(position)) throw badArgument(`device ${device} has ended`);
     const thread = position + 1;

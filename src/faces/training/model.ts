@@ -8,7 +8,7 @@
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { badArgument, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, unsupported, type WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import type { Log } from "../../base/log.ts";
 import type { Activations } from "../../nn/activations.ts";
@@ -168,7 +168,7 @@ export class Model {
   /** Throws UNSUPPORTED where there are no threads. */
   async #withDevices<T>(plan: DevicePlan, unitSize: number, wait: WaitOptions, run: (devices: TrainingDevices) => Promise<T>): Promise<T> {
     const { deviceStarter: starter } = this.#parts;
-    if (starter === undefined) throw new WeighbridgeError("UNSUPPORTED", `this model has one device, not ${plan.count}`);
+    if (starter === undefined) throw unsupported(`this model has one device, not ${plan.count}`);
     const devices = await TrainingDevices.open(plan, { network: this.network, loss: this.#options.loss, unitSize, starter }, wait);
     try {
       return await run(devices);
@@ -317,7 +317,7 @@ export class Model {
       keepsRows: session !== undefined && lookupsOf(this.network).some(({ options }) => options.vocabCacheSize > 0),
       checkpoint: async (options) => {
         if (session !== undefined) return await session.checkpoint(options);
-        throw new WeighbridgeError("UNSUPPORTED", "a model that is trained alone has no servers to save it");
+        throw unsupported("a model that is trained alone has no servers to save it");
       },
       encode: async () => {
         await this.#runnerOf(open, false).settle();

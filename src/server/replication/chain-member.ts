@@ -12,7 +12,7 @@
 //       is FENCED, and a server that has taken over repeats no log (StandbyLog.repeat).
 
 import type { Clock } from "../../base/clock.ts";
-import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { reasonOf, unsupported, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { Membership } from "../../cluster/membership.ts";
 import { nodeDeadError } from "../../peer/call.ts";
@@ -33,16 +33,14 @@ export function checkReplication(options: {
   readonly durable?: unknown;
 }): void {
   const { replicas = 1, isStandby = false, restoreFrom, gateway, durable } = options;
-  if (replicas !== 1 && replicas !== 2)
-    throw new WeighbridgeError("UNSUPPORTED", `a server rank is held by 1 or 2 processes, not by ${replicas}`);
+  if (replicas !== 1 && replicas !== 2) throw unsupported(`a server rank is held by 1 or 2 processes, not by ${replicas}`);
   if (replicas === 1) {
     if (isStandby) throw new WeighbridgeError("BAD_CONFIG", "a standby belongs to a cluster with replicas 2");
     if (durable === undefined) return;
-  } else if (durable !== undefined) throw new WeighbridgeError("UNSUPPORTED", "a server is replicated or durable, not both so far");
+  } else if (durable !== undefined) throw unsupported("a server is replicated or durable, not both so far");
   const kind = durable === undefined ? "replicated" : "durable";
-  if (restoreFrom !== undefined && durable !== undefined)
-    throw new WeighbridgeError("UNSUPPORTED", "a durable server does not restore checkpoints so far");
-  if (gateway !== undefined) throw new WeighbridgeError("UNSUPPORTED", `servers behind ps-lite's protocol are not ${kind}`);
+  if (restoreFrom !== undefined && durable !== undefined) throw unsupported("a durable server does not restore checkpoints so far");
+  if (gateway !== undefined) throw unsupported(`servers behind ps-lite's protocol are not ${kind}`);
 }
 
 /** How long a standby may be without a link before its head tells the scheduler. */

@@ -12,7 +12,7 @@
 //   PlannedStop.P3. A server with something that could not be repeated leaves nothing: then calls fail at once, as
 //       without a directory.
 
-import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { reasonOf, unsupported } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { PsFunction } from "../../contracts/ps-function.ts";
 import type { PlugInModule } from "../../store/plug-ins.ts";
@@ -95,7 +95,7 @@ export class PlannedStop {
     const { functions, plugIns, problem } = this.#options;
     const own = functions.find(({ isUpdate }) => isUpdate);
     const why = own === undefined ? problem() : `its function ${own.name} changes state`;
-    if (why !== "") throw new WeighbridgeError("UNSUPPORTED", why);
+    if (why !== "") throw unsupported(why);
     checkRepeatable(plugIns);
   }
 }

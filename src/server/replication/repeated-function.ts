@@ -8,7 +8,7 @@
 //   RepeatedFunction.R3. State of its own goes to a standby that comes later: a function without `save` and `load` has
 //       none.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { unsupported, WeighbridgeError } from "../../base/errors.ts";
 import type { FunctionContext, TableRow, TensorBlock, WorkerCalls } from "../../contracts/function-context.ts";
 import type { PsFunction } from "../../contracts/ps-function.ts";
 import type { PlugInModule } from "../../store/plug-ins.ts";
@@ -23,7 +23,7 @@ export function repeatedFunctions(functions: readonly PsFunction[]): readonly Ps
 function repeatedFunction(fn: PsFunction): PsFunction {
   if (!fn.isDeterministic) {
     const fix = `declare it \`deterministic\` or with \`reads\`, or ${ALONE}`;
-    throw new WeighbridgeError("UNSUPPORTED", `the function ${fn.name} changes state, and this server is replicated or durable: ${fix}`);
+    throw unsupported(`the function ${fn.name} changes state, and this server is replicated or durable: ${fix}`);
   }
   return {
     ...fn,
@@ -32,7 +32,7 @@ function repeatedFunction(fn: PsFunction): PsFunction {
       if (!(answer instanceof Promise)) return answer;
       answer.catch(() => {}); // its caller hears of this instead
       // RepeatedFunction.R1
-      throw unsupported(fn, "answers later, and could not be repeated in order: its handler must not be async");
+      throw notRepeatable(fn, "answers later, and could not be repeated in order: its handler must not be async");
     },
   };
 }
@@ -44,7 +44,7 @@ export function checkRepeatable(modules: readonly PlugInModule[]): void {
       if (deterministic) continue;
       const what = `the ${kind === "updater" ? "updater" : "row type"} ${JSON.stringify(name)} of ${module}`;
       const why = "is not deterministic, and this server is replicated or durable";
-      throw new WeighbridgeError("UNSUPPORTED", `${what} ${why}: ${ALONE}`);
+      throw unsupported(`${what} ${why}: ${ALONE}`);
     }
 }
 
@@ -63,7 +63,7 @@ class RepeatedContext implements FunctionContext {
   }
 
   get workers(): WorkerCalls {
-    throw unsupported(this.#fn, "calls workers: a standby has none");
+    throw notRepeatable(this.#fn, "calls workers: a standby has none");
   }
 
   rowsOf<A = Float32Array>(table: string): Iterable<TableRow<A>> {
@@ -76,13 +76,13 @@ class RepeatedContext implements FunctionContext {
 
   /** RepeatedFunction.R3 */
   own<T extends object>(name: string, create: () => T): T {
-    if (this.#fn.save === undefined) throw unsupported(this.#fn, `keeps ${JSON.stringify(name)} of its own, without save and load`);
+    if (this.#fn.save === undefined) throw notRepeatable(this.#fn, `keeps ${JSON.stringify(name)} of its own, without save and load`);
     return this.#context.own(name, create);
   }
 }
 
-function unsupported({ name }: PsFunction, what: string): WeighbridgeError {
-  return new WeighbridgeError("UNSUPPORTED", `the function ${name} ${what}; this server is replicated or durable: mend that, or ${ALONE}`);
+function notRepeatable({ name }: PsFunction, what: string): WeighbridgeError {
+  return unsupported(`the function ${name} ${what}; this server is replicated or durable: mend that, or ${ALONE}`);
 }
 
 /** What functions keep of their own, by their names. */
