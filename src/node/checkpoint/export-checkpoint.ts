@@ -140,6 +140,6 @@ function repeated(bytes: Uint8Array, rowCount: number): Uint8Array {
 }
 
 async function exists(layer: FileLayer, path: string): Promise<boolean> {
-  const entries = await attempt(`cannot read ${dirname(path)}`, () => layer.list(dirname(path)));
-  return entries.some(({ name }) => name === basename(path));
+  const names = await attempt(`cannot read ${dirname(path)}`, () => layer.list(dirname(path)));
+  return names.includes(basename(path));
 }

@@ -1,13 +1,13 @@
 // stopped-servers — where servers that are stopped leave their state for the next process of their rank
 // (server/replication/planned-stop.ts): a log in <checkpoint directory>/stopped/<job>/server-<rank>.
 
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { PlannedStopFiles } from "../../server/replication/planned-stop.ts";
 import type { NodeConfig } from "../config/node-config.ts";
-import { directoryName } from "../state/state-directory.ts";
+import { serverDirectory } from "./durable-directory.ts";
 import { durableFiles, SegmentLog } from "./segment-log.ts";
 
 const DIRECTORY = "stopped";
@@ -30,12 +30,11 @@ export class StoppedServers {
   async files(clock: Clock, log: Log): Promise<PlannedStopFiles | undefined> {
     const { checkpointDir, durable, replicas, job, rank, van } = this.#options;
     if (checkpointDir === undefined || durable !== undefined || replicas !== 1 || van === "zmq") return undefined;
-    const root = join(resolve(checkpointDir), DIRECTORY, ...(job === undefined ? [] : [directoryName(job)]));
-    const logIn = (of: number): SegmentLog =>
-      new SegmentLog({ directory: join(root, `server-${of}`), clock, log, segmentBytes: SEGMENT_BYTES });
+    const directoryOf = (of: number): string => serverDirectory(join(checkpointDir, DIRECTORY), { job, rank: of });
+    const logIn = (of: number): SegmentLog => new SegmentLog({ directory: directoryOf(of), clock, log, segmentBytes: SEGMENT_BYTES });
     const hasLog = async (of: number): Promise<boolean> => {
-      const files = await durableFiles.list(join(root, `server-${of}`)).catch(() => []); // there is no such directory
-      return files.some(({ name }) => name.startsWith("log-"));
+      const names = await durableFiles.list(directoryOf(of)).catch(() => []); // there is no such directory
+      return names.some((name) => name.startsWith("log-"));
     };
     const logOf = async (of: number): Promise<SegmentLog> => {
       if (await hasLog(of)) await removeOld(logIn(of));

@@ -114,8 +114,8 @@ export class StateLock {
   }
 
   async #write(): Promise<void> {
-    const text = JSON.stringify({ ...this.#self, beat: this.#beat++ });
-    if (this.#file !== undefined) await writeAll(this.#file, `${text}\n`, 0); // the beat never gets shorter
+    const bytes = new TextEncoder().encode(`${JSON.stringify({ ...this.#self, beat: this.#beat++ })}\n`);
+    if (this.#file !== undefined) await writeAll(this.#file, bytes, 0); // the beat never gets shorter
   }
 
   #next(): void {
