@@ -10,6 +10,7 @@ import { unsupported, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 import { inCamelCase, inOurNames } from "../faces/training/mindspore-names.ts";
 import type { NodeConfigOptions, Role } from "./config/node-config.ts";
+import { PORT_MAX } from "./config/value-kind.ts";
 
 export type PsContextValues = {
   /** Whether there are servers; false by default. */
@@ -47,7 +48,6 @@ const DEFAULTS: PsContextValues = {
   checkpointDir: "",
 };
 const ROLES: Readonly<Record<string, Role>> = { MS_WORKER: "worker", MS_PSERVER: "server", MS_SERVER: "server", MS_SCHED: "scheduler" };
-const PORT_MAX = 65_535;
 
 const NO_TLS = "links have no TLS of their own: run them over a private network or a tunnel";
 const NO_FEDERATION = "there is no federated learning here";
