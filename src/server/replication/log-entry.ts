@@ -254,6 +254,11 @@ export type ReadEntry = {
   incarnation: number;
 };
 
+/** The body of an entry that is JSON. */
+export function textOf({ at, textBytes }: Readonly<ReadEntry>, entries: Uint8Array): Uint8Array {
+  return entries.slice(at, at + textBytes);
+}
+
 /** Reads entries one by one, and is the one that was read. */
 export class EntryReader implements ReadEntry {
   kind = 0;

@@ -15,8 +15,8 @@ import { count, decodeJson, encodeJson, list, object, optional } from "../../wir
 import { rankOf } from "../../wire/node-id.ts";
 import { type RosterEntry, rosterEntryShape } from "../../wire/roster.ts";
 import { type ExchangeRepeater, repeatExchange } from "./exchange-entries.ts";
-import { type AnswersImage, answersOf, type FilledImage, loadParts, loadServer, type PartsImage, type ServerImage } from "./fill-state.ts";
-import { EntryKind, EntryReader, type ReadEntry } from "./log-entry.ts";
+import { answersOf, type FilledImage, loadParts, loadServer, type PartsImage, type ServerImage } from "./fill-state.ts";
+import { EntryKind, EntryReader, type ReadEntry, textOf } from "./log-entry.ts";
 import type { LogPolicy } from "./log-policy.ts";
 import { identityShape, type ServerIdentity } from "./log-sink.ts";
 import { unpack } from "./packed-body.ts";
@@ -145,13 +145,15 @@ export class LogRepeater {
         if (own !== digest) throw badRequest(`part ${part} comes to ${own} here, and to ${digest} at its head`);
         break;
       }
-      case EntryKind.FILL:
+      case EntryKind.FILL: {
         if (this.#hasBegun && this.isComingBack) break; // it has all that comes with it
         if (this.#hasBegun) throw badRequest("a standby is filled once, from the start");
         this.isFilling = true;
-        this.#loadPlacement(unpack(entries, entry) as ServerImage);
-        loadServer(this.#server, unpack(entries, entry) as ServerImage, ({ worker, incarnation }) => this.#standInOf(worker, incarnation));
+        const image = unpack(entries, entry) as ServerImage;
+        if (image.placement !== undefined) this.exchange?.repeatPlacement(image.placement, this.#rank);
+        loadServer(this.#server, image, ({ worker, incarnation }) => this.#standInOf(worker, incarnation));
         break;
+      }
       case EntryKind.PARTS:
         if (this.isComingBack && !this.isFilling) break;
         loadParts(this.#server.parameters, unpack(entries, { ...entry, isKept: true }) as PartsImage); // copies what it loads
@@ -168,10 +170,6 @@ export class LogRepeater {
         if (repeatExchange(entry, entries, this.exchange, this.#rank)) break;
         throw badRequest(`there is no entry of kind ${entry.kind}`);
     }
-  }
-
-  #loadPlacement({ placement }: ServerImage): void {
-    if (placement !== undefined) this.exchange?.repeatPlacement(placement, this.#rank);
   }
 
   #repeatFrame({ kind, at, node, incarnation }: Readonly<ReadEntry>, entries: Uint8Array): void {
@@ -244,12 +242,8 @@ export class LogRepeater {
   /** What depends on all parts is as the head has it, instead of what was made here while some were missing. */
   #filled({ answers, own }: FilledImage): void {
     this.#server.ownState.load(own);
-    this.#keepAnswers(answers);
-  }
-
-  #keepAnswers(image: AnswersImage): void {
     for (const standIn of this.standIns.values()) standIn.forgetAnswers();
-    for (const { worker, incarnation, kept } of image) {
+    for (const { worker, incarnation, kept } of answers) {
       if ((this.standIns.get(worker)?.incarnation ?? 0) > incarnation) continue;
       const standIn = this.#standInOf(worker, incarnation);
       for (const one of kept) standIn.keep(one.stamp, { request: one.request, answers: answersOf(one) });
@@ -268,8 +262,4 @@ export class LogRepeater {
 /** It gets the label of the request that asks for it. */
 function failureAnswer(stamp: number, failure: Failure): Answer {
   return new Answer({ ...labelOf(new FrameHeader()), stamp }, { kind: Kind.FAILURE, payload: encodeJson(failure) });
-}
-
-function textOf({ at, textBytes }: Readonly<ReadEntry>, entries: Uint8Array): Uint8Array {
-  return entries.slice(at, at + textBytes);
 }
