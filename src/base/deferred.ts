@@ -71,6 +71,11 @@ function aborted(what: string, signal: AbortSignal | undefined): WeighbridgeErro
   return new WeighbridgeError("ABORTED", `the wait for ${what} was aborted`, { cause: signal?.reason });
 }
 
+/** A wait that ends at this time. */
+export function waitUntil(untilMs: number, clock: Clock): WaitOptions {
+  return { deadlineMs: Math.max(0, untilMs - clock.nowMs()) };
+}
+
 /** What is left of a wait that begins now. */
 export function restOf(wait: WaitOptions, clock: Clock): () => WaitOptions {
   const fromMs = clock.nowMs();

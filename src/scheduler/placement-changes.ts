@@ -27,7 +27,7 @@
 //       the same incarnation: each has said that all its parts have arrived.
 
 import { type Clock, sleep } from "../base/clock.ts";
-import { Deferred, waitFor } from "../base/deferred.ts";
+import { Deferred, waitFor, waitUntil } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { InTurn } from "../base/in-turn.ts";
 import { PREPARE } from "../contracts/control.ts";
@@ -241,11 +241,15 @@ export class PlacementChanges {
       const untilMs = Math.min(serversUntilMs, workersUntilMs);
       if (preparation.isPutOff && clock.nowMs() < untilMs) return false;
       for (const node of waiting) if (!asked.has(this.#stateOf(node))) this.#prepare(node, preparation);
-      const names = waiting.map(({ node }) => nameOf(node)).join(", ");
-      await waitFor(this.#news.promise, `${names} to prepare for the placement of epoch ${request.epoch}`, clock, {
-        deadlineMs: Math.max(0, untilMs - clock.nowMs()),
-      });
+      await this.#awaitNews(waiting, `prepare for the placement of epoch ${request.epoch}`, untilMs);
     }
+  }
+
+  /** Resolves when a node has answered, or the roster has changed. Throws DEADLINE, naming the nodes. */
+  async #awaitNews(waiting: readonly RosterEntry[], what: string, untilMs: number): Promise<void> {
+    const { clock } = this.#options;
+    const names = waiting.map(({ node }) => nameOf(node)).join(", ");
+    await waitFor(this.#news.promise, `${names} to ${what}`, clock, waitUntil(untilMs, clock));
   }
 
   /** What servers get from others, by what those said. */
@@ -311,10 +315,7 @@ export class PlacementChanges {
           },
         );
       }
-      const names = waiting.map(({ node }) => nameOf(node)).join(", ");
-      await waitFor(this.#news.promise, `${names} to have the parts of the placement of epoch ${epoch}`, clock, {
-        deadlineMs: Math.max(0, untilMs - clock.nowMs()),
-      });
+      await this.#awaitNews(waiting, `have the parts of the placement of epoch ${epoch}`, untilMs);
     }
   }
 

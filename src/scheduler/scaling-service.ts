@@ -1,7 +1,7 @@
 // scaling-service — serves what tools ask of the number of servers and workers, and asks the servers what a change
 // comes to (docs/decisions/0073). What happens when is decided in scaling.ts.
 
-import { Deferred, waitFor } from "../base/deferred.ts";
+import { Deferred, waitFor, waitUntil } from "../base/deferred.ts";
 import { isWeighbridgeError, unsupported, WeighbridgeError } from "../base/errors.ts";
 import {
   scalingAsk,
@@ -118,12 +118,12 @@ export class ScalingService {
       try {
         const channel = peer.channel(idOf("server", rank));
         if (channel === undefined) throw new WeighbridgeError("NO_ROUTE", `there is no channel to ${namesOf([rank])}`, { retryable: true });
-        return await callJson(channel, scalingSurvey, { servers }, clock, { deadlineMs: Math.max(0, untilMs - clock.nowMs()) });
+        return await callJson(channel, scalingSurvey, { servers }, clock, waitUntil(untilMs, clock));
       } catch (thrown) {
         const mayFollow = replicas > 1 && (isWeighbridgeError(thrown, "NODE_DEAD") || isWeighbridgeError(thrown, "NO_ROUTE"));
         if (!mayFollow || clock.nowMs() >= untilMs) throw thrown;
-        const wait = { deadlineMs: Math.max(0, untilMs - clock.nowMs()) };
-        await waitFor(news, `the standby of ${namesOf([rank])} to take over`, clock, wait).catch(() => Promise.reject(thrown));
+        const takenOver = waitFor(news, `the standby of ${namesOf([rank])} to take over`, clock, waitUntil(untilMs, clock));
+        await takenOver.catch(() => Promise.reject(thrown));
       }
     }
   }

@@ -19,7 +19,7 @@
 //       (PlacementChanges.C7) is made again, with that one: the change goes on. TAKEOVERS_MAX times.
 
 import { type Clock, sleep } from "../base/clock.ts";
-import { Deferred, waitFor } from "../base/deferred.ts";
+import { Deferred, waitFor, waitUntil } from "../base/deferred.ts";
 import { badRequest, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { nameOf, rankOf, roleOf } from "../wire/node-id.ts";
@@ -324,10 +324,8 @@ export class Scaling {
       const lost = [...missing.servers, ...missing.standbys, ...missing.filling].find((rank) => current.lost.has(rank));
       if (lost !== undefined)
         throw new WeighbridgeError("ABORTED", `a process of ${namesOf([lost])} has ended, and no other one is started for it`);
-      await waitFor(this.#news.promise, awaitedText(missing), clock, {
-        deadlineMs: Math.max(0, current.untilMs - clock.nowMs()),
-        signal: current.abort.signal,
-      });
+      const wait = { ...waitUntil(current.untilMs, clock), signal: current.abort.signal };
+      await waitFor(this.#news.promise, awaitedText(missing), clock, wait);
     }
   }
 
@@ -412,7 +410,7 @@ export class Scaling {
     const staying = (): readonly RosterEntry[] =>
       view().nodes.filter(({ role, isRetired, state }) => role !== "worker" && isRetired === true && state === "alive");
     while (staying().length > 0 && clock.nowMs() < untilMs) {
-      const news = waitFor(this.#news.promise, "servers to leave", clock, { deadlineMs: Math.max(0, untilMs - clock.nowMs()) });
+      const news = waitFor(this.#news.promise, "servers to leave", clock, waitUntil(untilMs, clock));
       await news.catch(() => {}); // they leave later, or are found dead
       this.#checkOpen();
     }

@@ -3,7 +3,7 @@
 // because they share one Collective.
 //
 // Every worker has to call the operations of a Collective in the same order. So a source begins an operation
-// immediately when it is called (`prefetch`, `push`), or in its turn among the sources that acquire (`inTurn`), in the
+// immediately when it is called (`prefetch`, `push`), or in its turn among the sources that acquire (`turns`), in the
 // order of the calls.
 //
 // Invariants:
@@ -26,7 +26,7 @@ export type RowCollective = Pick<Collective, "members" | "generation" | "exchang
 export class RowMembers {
   readonly rank: number;
   readonly #collective: RowCollective | undefined;
-  /** What this worker has to say to the others as a whole. */
+  /** Of the sources that acquire. */
   readonly turns: InTurn = new InTurn();
 
   /** Without a collective this worker has all rows. */
