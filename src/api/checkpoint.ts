@@ -21,7 +21,7 @@
 //       that moved in between would be in it twice, or not at all. Servers make them in one epoch
 //       (CheckpointService.V8); if servers have come or left meanwhile, the cut is made again on those there are now.
 
-import { sleep } from "../base/clock.ts";
+import { sleep } from "../base/deferred.ts";
 import { badArgument, isWeighbridgeError, reasonOf, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import { didYouMean } from "../base/nearest-name.ts";

@@ -14,7 +14,3 @@ export type Clock = {
   /** Calls `run` once the input that is ready now has been handled, so that the answers to it can share a write. */
   afterInput(run: () => void): void;
 };
-
-export async function sleep(clock: Pick<Clock, "after">, delayMs: number): Promise<void> {
-  await new Promise<void>((resolve) => void clock.after(delayMs, resolve));
-}

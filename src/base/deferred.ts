@@ -71,9 +71,8 @@ function aborted(what: string, signal: AbortSignal | undefined): WeighbridgeErro
   return new WeighbridgeError("ABORTED", `the wait for ${what} was aborted`, { cause: signal?.reason });
 }
 
-/** A wait that ends at this time. */
-export function waitUntil(untilMs: number, clock: Clock): WaitOptions {
-  return { deadlineMs: Math.max(0, untilMs - clock.nowMs()) };
+export async function sleep(clock: Pick<Clock, "after">, delayMs: number): Promise<void> {
+  await new Promise<void>((resolve) => void clock.after(delayMs, resolve));
 }
 
 /** What is left of a wait that begins now. */

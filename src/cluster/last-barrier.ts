@@ -8,8 +8,8 @@
 //   LastBarrier.L2. A server whose scheduler is away stays while workers are connected: they may train on, and the
 //       scheduler may come back.
 
-import { type CancelTimer, type Clock, sleep } from "../base/clock.ts";
-import { restOf, type WaitOptions, waitFor } from "../base/deferred.ts";
+import type { CancelTimer, Clock } from "../base/clock.ts";
+import { restOf, sleep, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 

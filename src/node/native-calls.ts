@@ -10,8 +10,6 @@ export type NativeCalls = {
 
 export type NativeFunction = (...parameters: readonly (number | Uint8Array | readonly number[])[]) => number;
 
-export const C_LIBRARY = "libc.so.6";
-
 export type SystemCallOptions = {
   readonly platform?: string;
   /** Rejects if there are none. For tests. */
@@ -29,7 +27,7 @@ export async function systemFunction(
 ): Promise<NativeFunction | undefined> {
   if (platform !== "linux") return undefined;
   try {
-    return (await nativeCalls()).load(C_LIBRARY).func(declaration);
+    return (await nativeCalls()).load("libc.so.6").func(declaration);
   } catch (thrown) {
     missing(String(thrown));
     return undefined;

@@ -26,10 +26,11 @@
 //   PlacementChanges.C7. Parts are handed over only while every server that lived when the placement was told lives, in
 //       the same incarnation: each has said that all its parts have arrived.
 
-import { type Clock, sleep } from "../base/clock.ts";
-import { Deferred, waitFor, waitUntil } from "../base/deferred.ts";
+import type { Clock } from "../base/clock.ts";
+import { Deferred, sleep, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { InTurn } from "../base/in-turn.ts";
+import { waitUntil } from "../base/wait-until.ts";
 import { PREPARE } from "../contracts/control.ts";
 import { callJson } from "../peer/call-function.ts";
 import type { Peer } from "../peer/peer.ts";

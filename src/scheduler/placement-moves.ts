@@ -13,7 +13,8 @@
 //   PlacementMoves.M3. Servers without room for what they would get refuse a step before anything of it moves.
 //   PlacementMoves.M4. One move at a time.
 
-import { type Clock, sleep } from "../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
+import { sleep } from "../base/deferred.ts";
 import { unsupported, WeighbridgeError } from "../base/errors.ts";
 import { movedParts, PART_COUNT } from "../keys/placement.ts";
 import type { PlacementMove } from "../keys/placement-description.ts";

@@ -1,8 +1,9 @@
 // scaling-service — serves what tools ask of the number of servers and workers, and asks the servers what a change
 // comes to (docs/decisions/0073). What happens when is decided in scaling.ts.
 
-import { Deferred, waitFor, waitUntil } from "../base/deferred.ts";
+import { Deferred, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, unsupported, WeighbridgeError } from "../base/errors.ts";
+import { waitUntil } from "../base/wait-until.ts";
 import {
   scalingAsk,
   scalingEnded,

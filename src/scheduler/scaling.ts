@@ -18,10 +18,11 @@
 //   Scaling.S5. Where ranks are held by two processes, a step that is taken back because a standby has taken over
 //       (PlacementChanges.C7) is made again, with that one: the change goes on. TAKEOVERS_MAX times.
 
-import { type Clock, sleep } from "../base/clock.ts";
-import { Deferred, waitFor, waitUntil } from "../base/deferred.ts";
+import type { Clock } from "../base/clock.ts";
+import { Deferred, sleep, waitFor } from "../base/deferred.ts";
 import { badRequest, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { waitUntil } from "../base/wait-until.ts";
 import { nameOf, rankOf, roleOf } from "../wire/node-id.ts";
 import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import type { ScaleRequest, ScalingDirection, ScalingEnd, ScalingReport, ScalingStep, ScalingView } from "../wire/scaling.ts";

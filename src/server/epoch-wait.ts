@@ -7,8 +7,8 @@
 //       too.
 //   EpochWait.W2. No request waits forever: an epoch that the scheduler does not know within WAIT_MS gets WRONG_EPOCH.
 
-import { type Clock, sleep } from "../base/clock.ts";
-import { Deferred } from "../base/deferred.ts";
+import type { Clock } from "../base/clock.ts";
+import { Deferred, sleep } from "../base/deferred.ts";
 import type { Channel } from "../peer/channel.ts";
 import { KeptRequest } from "../peer/kept-request.ts";
 import { FrameHeader } from "../wire/frame.ts";

@@ -51,12 +51,6 @@ export function isGuest(id: number): boolean {
   return id >= FIRST_GUEST_ID && id < GUEST_ID_END;
 }
 
-/** Workers and guests: who sends servers requests, and knows no standby. */
-export function isClient(id: number): boolean {
-  const role = roleOf(id);
-  return role === "worker" || role === "guest";
-}
-
 /** A node for people: "server 1", "worker 0", "the scheduler"; before its hello "an unregistered peer". */
 export function nameOf(id: number): string {
   if (id === SCHEDULER_ID) return "the scheduler";

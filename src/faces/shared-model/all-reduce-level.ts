@@ -17,8 +17,8 @@
 //   AllReduceLevel.G3. When an operation fails, all rounds that are open fail with its error, and so do later ones.
 
 import { assert } from "../../base/assert.ts";
-import { type Clock, sleep } from "../../base/clock.ts";
-import { Deferred, type WaitOptions } from "../../base/deferred.ts";
+import type { Clock } from "../../base/clock.ts";
+import { Deferred, sleep, type WaitOptions } from "../../base/deferred.ts";
 import { unsupported, WeighbridgeError } from "../../base/errors.ts";
 import type { RowArray } from "../../kernel/row-element.ts";
 import type { Collective } from "../../worker/collective.ts";

@@ -9,8 +9,8 @@
 //       next request is behind some of them.
 //   CutPressure.P2. Nothing waits while there is room outside of the reserve for what a cut keeps.
 
-import { type Clock, sleep } from "../../base/clock.ts";
-import { Deferred } from "../../base/deferred.ts";
+import type { Clock } from "../../base/clock.ts";
+import { Deferred, sleep } from "../../base/deferred.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import type { UpdatePressure } from "../../peer/function-host.ts";

@@ -19,10 +19,10 @@ import { nodeDeadError } from "../../peer/call.ts";
 import type { Channel } from "../../peer/channel.ts";
 import { PausableLink } from "../../peer/pausable-link.ts";
 import type { Peer } from "../../peer/peer.ts";
-import { idOf, isClient, nameOf, rankOf, roleOf } from "../../wire/node-id.ts";
+import { idOf, nameOf, rankOf, roleOf } from "../../wire/node-id.ts";
 import { isAwaited, type RosterEntry, type RosterView } from "../../wire/roster.ts";
 import { standbySink } from "./log-call.ts";
-import type { Replica } from "./replica.ts";
+import { isClient, type Replica } from "./replica.ts";
 import type { ReplicaLog } from "./replica-log.ts";
 
 /** Throws UNSUPPORTED for what a replicated server does not do so far, BAD_CONFIG for a standby of none. */

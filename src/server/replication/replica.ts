@@ -23,7 +23,7 @@ import type { Channel, FunctionHandler } from "../../peer/channel.ts";
 import type { ChannelHost } from "../../peer/channel-host.ts";
 import { toFailure } from "../../wire/failure.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
-import { isClient } from "../../wire/node-id.ts";
+import { roleOf } from "../../wire/node-id.ts";
 import type { RosterEntry } from "../../wire/roster.ts";
 import type { Ownership } from "../ownership.ts";
 import { Fill, type FillOptions } from "./fill.ts";
@@ -340,4 +340,10 @@ export class Replica {
     if (this.#options.durable === undefined && !this.#hasLeft) this.log.stop();
     else this.log.close(); // no node may learn what the disk may not have
   }
+}
+
+/** Workers and guests: who sends servers requests, and knows no standby. */
+export function isClient(id: number): boolean {
+  const role = roleOf(id);
+  return role === "worker" || role === "guest";
 }

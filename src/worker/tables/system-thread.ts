@@ -7,7 +7,7 @@
 //   SystemThread.T2. A thread that ends, in good order or not, leaves nothing behind: locks, pins, its place in the
 //       clock. What it added is kept.
 
-import { sleep } from "../../base/clock.ts";
+import { sleep } from "../../base/deferred.ts";
 import { isWeighbridgeError, reasonOf } from "../../base/errors.ts";
 import type { ClockMember } from "./process-clock.ts";
 import type { ProcessTable } from "./process-table.ts";
