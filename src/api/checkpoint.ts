@@ -21,6 +21,7 @@
 //       that moved in between would be in it twice, or not at all. Servers make them in one epoch
 //       (CheckpointService.V8); if servers have come or left meanwhile, the cut is made again on those there are now.
 
+import { sleep } from "../base/deferred.ts";
 import { badArgument, isWeighbridgeError, reasonOf, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import { didYouMean } from "../base/nearest-name.ts";
@@ -357,7 +358,7 @@ export async function takeCheckpoints(session: Session, everyClocks: number, isO
       if (isOver() || isWeighbridgeError(thrown, "CLOSED")) return;
       session.log.warn("a snapshot was not taken", { clock, reason: reasonOf(thrown) });
       if (isWeighbridgeError(thrown, "UNSUPPORTED")) return;
-      await new Promise<void>((resolve) => session.time.after(PAUSE_MS, resolve));
+      await sleep(session.time, PAUSE_MS);
     }
     clock = Math.max(clock + everyClocks, everyClocks * Math.ceil(session.clocks / everyClocks));
   }

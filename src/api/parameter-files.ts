@@ -10,6 +10,7 @@
 //   ParameterFiles.F2. What was saved before stays until what is saved now is whole.
 
 import { badArgument, showValue } from "../base/errors.ts";
+import { InTurn } from "../base/in-turn.ts";
 import { hashText } from "../keys/mix.ts";
 import { loadParameter, type ServerCalls, takeCheckpoint } from "./checkpoint.ts";
 
@@ -17,7 +18,8 @@ import { loadParameter, type ServerCalls, takeCheckpoint } from "./checkpoint.ts
 const FILE_NAME_LENGTH_MAX = 80;
 
 export class ParameterFiles {
-  #last: Promise<unknown> = Promise.resolve();
+  /** Servers take one save of a worker at a time. */
+  readonly #turns = new InTurn();
   #saveCount = 0;
 
   /** Whether something is being saved, or waits for its turn. */
@@ -27,7 +29,7 @@ export class ParameterFiles {
 
   /** Settles when everything that was asked for is saved and loaded, or failed; never rejects. */
   get ended(): Promise<unknown> {
-    return this.#last;
+    return this.#turns.ended;
   }
 
   /** For a worker at clock `ownClock()`. Throws BAD_ARGUMENT for a bad directory, and what `takeCheckpoint` throws. */
@@ -36,7 +38,7 @@ export class ParameterFiles {
     const createdAt = new Date().toISOString();
     this.#saveCount++;
     try {
-      await this.#inTurn(() => takeCheckpoint(servers, { parameter, directory: path, keep: 1, createdAt, ownClock }));
+      await this.#turns.run(() => takeCheckpoint(servers, { parameter, directory: path, keep: 1, createdAt, ownClock }));
     } finally {
       this.#saveCount--;
     }
@@ -45,14 +47,7 @@ export class ParameterFiles {
   /** Throws BAD_ARGUMENT as `save`, and what `loadParameter` throws. */
   async load(servers: ServerCalls, parameter: string, directory: string): Promise<void> {
     const path = `${checked(directory)}/${fileNameOf(parameter)}`;
-    await this.#inTurn(() => loadParameter(servers, { parameter, directory: path }));
-  }
-
-  /** Servers take one save of a worker at a time. */
-  async #inTurn<T>(operation: () => Promise<T>): Promise<T> {
-    const turn = this.#last.then(operation);
-    this.#last = turn.catch(() => {}); // its caller gets the error
-    return await turn;
+    await this.#turns.run(() => loadParameter(servers, { parameter, directory: path }));
   }
 }
 

@@ -14,7 +14,7 @@
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
-import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue, unsupported, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import type { Log } from "../base/log.ts";
 import type { LeaveBarrier } from "../cluster/cluster-node.ts";
@@ -112,10 +112,7 @@ export class Session {
     if (worker === undefined) throw badArgument(`a session needs a worker node, but this is the ${node.role}`);
     if (worker.router.servers.length === 0) throw badArgument("a session needs servers, and this cluster has none");
     if (worker.sessions === undefined)
-      throw new WeighbridgeError(
-        "UNSUPPORTED",
-        `worker ${node.rank} was started for ps-lite's words alone: connect() of weighbridge opens sessions`,
-      );
+      throw unsupported(`worker ${node.rank} was started for ps-lite's words alone: connect() of weighbridge opens sessions`);
     const session = new Session(node, worker.sessions);
     if (node.role !== "guest") await session.#engine.join(wait); // Session.S3
     return session;
@@ -359,7 +356,7 @@ export class Session {
   async collective(wait: WaitOptions = {}): Promise<Collective> {
     const { mesh } = this.#node;
     checkWaitOptions(wait);
-    if (mesh === undefined) throw new WeighbridgeError("UNSUPPORTED", "this worker is not joined with the others");
+    if (mesh === undefined) throw unsupported("this worker is not joined with the others");
     if (this.#collective?.isClosed === false) return this.#collective;
     this.#openingCollective ??= this.#engine.openCollective(mesh, wait).finally(() => {
       this.#openingCollective = undefined;
@@ -424,7 +421,7 @@ export class Session {
   /** Session.S3 */
   #refuse(what: string): never {
     const can = "a guest reads, pushes to parameters with async updates and calls functions";
-    throw new WeighbridgeError("UNSUPPORTED", `${what} is for workers, and this session is a guest's: ${can}; connect as a worker`);
+    throw unsupported(`${what} is for workers, and this session is a guest's: ${can}; connect as a worker`);
   }
 
   #serverCalls(wait: WaitOptions, countedAs?: string): ServerCalls {

@@ -71,6 +71,17 @@ function aborted(what: string, signal: AbortSignal | undefined): WeighbridgeErro
   return new WeighbridgeError("ABORTED", `the wait for ${what} was aborted`, { cause: signal?.reason });
 }
 
+export async function sleep(clock: Pick<Clock, "after">, delayMs: number): Promise<void> {
+  await new Promise<void>((resolve) => void clock.after(delayMs, resolve));
+}
+
+/** What is left of a wait that begins now. */
+export function restOf(wait: WaitOptions, clock: Clock): () => WaitOptions {
+  const fromMs = clock.nowMs();
+  const { deadlineMs } = wait;
+  return () => (deadlineMs === undefined ? wait : { ...wait, deadlineMs: Math.max(0, deadlineMs - (clock.nowMs() - fromMs)) });
+}
+
 /**
  * Waits for all; rejects with the failure of the first in the list that failed. What they use is free afterwards,
  * whether they failed or not.

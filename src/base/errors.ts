@@ -98,6 +98,10 @@ export function badRequest(message: string): WeighbridgeError {
   return new WeighbridgeError("BAD_REQUEST", message);
 }
 
+export function unsupported(message: string): WeighbridgeError {
+  return new WeighbridgeError("UNSUPPORTED", message);
+}
+
 /** What was thrown, if it is ours; anything else as the cause of an error of this code. */
 export function asError(thrown: unknown, code: ErrorCode): WeighbridgeError {
   return isWeighbridgeError(thrown) ? thrown : new WeighbridgeError(code, reasonOf(thrown), { cause: thrown });

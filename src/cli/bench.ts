@@ -3,7 +3,7 @@
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Command } from "commander";
-import { WeighbridgeError } from "../base/errors.ts";
+import { unsupported } from "../base/errors.ts";
 import { helpText, type Invocation } from "./command-parts.ts";
 
 const BENCH = new URL("../../bench/main.ts", import.meta.url);
@@ -30,10 +30,7 @@ export function benchCommand(_invocation: Invocation): Command {
     .action(async (args: string[], _options: unknown, command: Command) => {
       if (!isBenchHere()) {
         if (args.includes("--help") || args.includes("-h")) command.help();
-        throw new WeighbridgeError(
-          "UNSUPPORTED",
-          "the bench is part of the repository, not of the package: clone it and run `npm run bench`",
-        );
+        throw unsupported("the bench is part of the repository, not of the package: clone it and run `npm run bench`");
       }
       process.argv.splice(1, process.argv.length, fileURLToPath(BENCH), ...args);
       await import(BENCH.href);

@@ -2,7 +2,7 @@
 
 import { Command, Option } from "commander";
 import { restoreCheckpoint, takeCheckpoint } from "../api/checkpoint.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument } from "../base/errors.ts";
 import { CheckpointDirectory } from "../node/checkpoint/checkpoint-directory.ts";
 import { exportCheckpoint } from "../node/checkpoint/export-checkpoint.ts";
 import { findCheckpoint, olderCheckpoint, openCheckpoint } from "../node/checkpoint/find-checkpoint.ts";
@@ -83,8 +83,7 @@ function restoreCommand(_invocation: Invocation): Command {
       const restored = await withServers(clusterRequest("checkpoint restore", flags), (servers) => restoreCheckpoint(servers, step));
       const { path, clock, parameters, sums, wasRestored } = restored;
       if (wasRestored)
-        throw new WeighbridgeError(
-          "BAD_ARGUMENT",
+        throw badArgument(
           `the cluster was restored from ${path} before, and nothing was loaded again: clocks never go back in a running cluster. ` +
             `To go back to a checkpoint, end the cluster and start its servers with --restore ${path}`,
         );

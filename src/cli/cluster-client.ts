@@ -1,7 +1,6 @@
 // cluster-client — reaches a running cluster from a command that is not a node: the scheduler reports its status and
 // relays calls to the servers. Meanwhile the command is listed there as a tool (docs/decisions/0069).
 
-import { hostname } from "node:os";
 import type { Command } from "commander";
 import type { ServerCalls } from "../api/checkpoint.ts";
 import { joinBytes } from "../base/bytes.ts";
@@ -13,7 +12,7 @@ import { wrongScheduler } from "../cluster/start-failure.ts";
 import { STATUS } from "../contracts/control.ts";
 import { relayCall, toolHere } from "../contracts/tools.ts";
 import { loadConfig } from "../node/config/config.ts";
-import { schedulerAddresses } from "../node/config/node-addresses.ts";
+import { nodeLabel, schedulerAddresses } from "../node/config/node-addresses.ts";
 import { realClock } from "../node/real-clock.ts";
 import { SocketTransport } from "../node/transport/socket-transport.ts";
 import { callFunction, callJson } from "../peer/call-function.ts";
@@ -83,7 +82,7 @@ export async function withScheduler<T>(request: ClusterRequest, use: (found: Fou
 
 /** Says that this process is there, as often as the scheduler wishes. Returns the function that ends it. */
 function stayListed(scheduler: Channel, { command, clock }: ClusterRequest): () => void {
-  const notice = { label: `${hostname()}:${process.pid}`, command };
+  const notice = { label: nodeLabel(), command };
   let cancel: CancelTimer = () => {};
   let isOver = false;
   const again = (everyMs: number): void => {

@@ -70,37 +70,28 @@ export function scaleCommand(invocation: Invocation): Command {
   return addClusterFlags(command);
 }
 
+type Wish = { readonly to: number; readonly timeoutMs: number | undefined };
+
 type ScaleFlags = { readonly servers?: number; readonly workers?: number; readonly timeout?: number; readonly rollback?: boolean };
 
 /** Returns whether there are as many as were asked for. */
-async function scaleWorkers(
-  { clock, deadlineMs }: ClusterRequest,
-  { scheduler }: FoundScheduler,
-  wish: { readonly to: number; readonly timeoutMs: number | undefined },
-): Promise<boolean> {
+async function scaleWorkers({ clock, deadlineMs }: ClusterRequest, { scheduler }: FoundScheduler, wish: Wish): Promise<boolean> {
   let report = await callJson(scheduler, scalingWorkers, wish, clock, { deadlineMs });
-  for (let shown = ""; ; ) {
-    const line = workersText({ ...report, waitMs: undefined }); // which changes with every look
-    if (line !== shown) process.stdout.write(`${line}\n`);
-    shown = line;
+  const print = changedLines();
+  for (;;) {
+    print(workersText({ ...report, waitMs: undefined })); // which changes with every look
     if (report.wishedCount === undefined) {
       const { ended = { outcome: "done" } } = report;
       if (ended.outcome !== "done") process.stdout.write(`${workersEndText(ended)}\n`);
       return ended.outcome === "done";
     }
     await sleep(LOOK_EVERY_MS);
-    const { workers } = await callJson(scheduler, scalingReport, {}, clock, { deadlineMs: ANSWER_MS_MAX }).catch((thrown: unknown) => {
-      throw isWeighbridgeError(thrown, "DEADLINE") ? goneError("the workers changed", thrown) : thrown;
-    });
+    const { workers } = await fetchReport(scheduler, clock, "the workers changed");
     report = workers ?? report;
   }
 }
 
-async function scaleTo(
-  { clock, deadlineMs }: ClusterRequest,
-  { scheduler }: FoundScheduler,
-  wish: { readonly to: number; readonly timeoutMs: number | undefined },
-): Promise<ScalingEnd> {
+async function scaleTo({ clock, deadlineMs }: ClusterRequest, { scheduler }: FoundScheduler, wish: Wish): Promise<ScalingEnd> {
   const { number } = await callJson(scheduler, scalingAsk, wish, clock, { deadlineMs });
   return await Promise.race([ended(scheduler, clock, number), showProgress(scheduler, clock, number)]);
 }
@@ -119,21 +110,31 @@ async function ended(scheduler: Channel, clock: Clock, number: number): Promise<
 
 /** Ends only when the scheduler is gone. */
 async function showProgress(scheduler: Channel, clock: Clock, number: number): Promise<never> {
-  let shown = "";
+  const print = changedLines();
   for (;;) {
-    const report = await callJson(scheduler, scalingReport, {}, clock, { deadlineMs: ANSWER_MS_MAX }).catch((thrown: unknown) => {
-      throw isWeighbridgeError(thrown, "DEADLINE") ? goneError(`change ${number} was under way`, thrown) : thrown;
-    });
-    const line = lineOf(report, number);
-    if (line !== shown) process.stdout.write(`${line}\n`);
-    shown = line;
+    print(lineOf(await fetchReport(scheduler, clock, `change ${number} was under way`), number));
     await sleep(LOOK_EVERY_MS);
   }
 }
 
-function goneError(meanwhile: string, cause: WeighbridgeError): WeighbridgeError {
-  const message = `the scheduler has not answered for ${ANSWER_MS_MAX / 1000} s while ${meanwhile}: it was killed, or cannot be reached`;
-  return new WeighbridgeError("SCHEDULER_UNREACHABLE", message, { cause });
+/** Prints the lines that it is called with, each unless it is the one before. */
+function changedLines(): (line: string) => void {
+  let shown = "";
+  return (line) => {
+    if (line !== shown) process.stdout.write(`${line}\n`);
+    shown = line;
+  };
+}
+
+/** Throws SCHEDULER_UNREACHABLE. */
+async function fetchReport(scheduler: Channel, clock: Clock, meanwhile: string): Promise<ScalingReport> {
+  try {
+    return await callJson(scheduler, scalingReport, {}, clock, { deadlineMs: ANSWER_MS_MAX });
+  } catch (cause) {
+    if (!isWeighbridgeError(cause, "DEADLINE")) throw cause;
+    const message = `the scheduler has not answered for ${ANSWER_MS_MAX / 1000} s while ${meanwhile}: it was killed, or cannot be reached`;
+    throw new WeighbridgeError("SCHEDULER_UNREACHABLE", message, { cause });
+  }
 }
 
 /** Without the time that is left, which changes with every look. */

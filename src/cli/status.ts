@@ -10,7 +10,7 @@ import { addClusterFlags, type ClusterRequest, clusterRequest, type FoundSchedul
 import { type Flags, helpText, type Invocation } from "./command-parts.ts";
 import { guestsText } from "./guests-text.ts";
 import { scalingLines } from "./scaling-text.ts";
-import { durationText, foldLine, type TextRow, textTable } from "./terminal-text.ts";
+import { countText, durationText, foldLine, type TextRow, textTable } from "./terminal-text.ts";
 
 /** With what the scheduler reports of changes of the servers; left out behind ps-lite's protocol. */
 export type ClusterStatus = StatusReply & { readonly scaling?: ScalingReport | undefined };
@@ -106,8 +106,9 @@ function headline(reply: ClusterStatus): string {
   // While a job forms, all copies of a rank are servers.
   const [serversThere, standbysThere] =
     phase === "forming" ? splitCopies(countOf("server"), serverCount) : [countOf("server"), countOf("standby")];
-  const standbys = standbyCount === 0 ? "" : ` ${ofAll(standbysThere, standbyCount, "standby")},`;
-  const roles = `${ofAll(serversThere, serverCount, "server")},${standbys} ${ofAll(countOf("worker"), workerCount, "worker")}`;
+  const standbys = standbyCount === 0 ? "" : ` ${standbysThere} of ${countText(standbyCount, "standby")},`;
+  const servers = `${serversThere} of ${countText(serverCount, "server")}`;
+  const roles = `${servers},${standbys} ${countOf("worker")} of ${countText(workerCount, "worker")}`;
   const others = nodes.filter(({ role }) => role !== "standby"); // one that is gone is missing, and shown as that
   const gone = (["awaited", "dead", "left"] as const).flatMap((state) =>
     goneText(others.filter((node) => fateOf(node) === state).length, state),
@@ -120,10 +121,6 @@ function headline(reply: ClusterStatus): string {
 
 function splitCopies(count: number, serverCount: number): readonly [servers: number, standbys: number] {
   return [Math.min(count, serverCount), Math.max(0, count - serverCount)];
-}
-
-function ofAll(count: number, all: number, role: string): string {
-  return `${count} of ${all} ${role}${all === 1 ? "" : "s"}`;
 }
 
 /** One that stopped in order to be started again is not dead to people. */

@@ -19,7 +19,7 @@
 //       left. A dead node's own entries are gone.
 //   Barrier.B4. The number of the last round that ended never decreases.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import { GROUP_MAX, inGroup, nameOf, type Role } from "../wire/node-id.ts";
 import type { NodeState } from "../wire/roster.ts";
 
@@ -128,12 +128,12 @@ export class Barriers<T> {
   }
 
   #problemWith({ group, customer, node }: Omit<BarrierEntry<T>, "caller">): WeighbridgeError | undefined {
-    if (group < 1 || group > GROUP_MAX) return new WeighbridgeError("BAD_ARGUMENT", `there is no group ${group} to have a barrier`);
-    if (customer > CUSTOMER_MAX) return new WeighbridgeError("BAD_ARGUMENT", `customer ${customer} is above ${CUSTOMER_MAX}`);
+    if (group < 1 || group > GROUP_MAX) return badArgument(`there is no group ${group} to have a barrier`);
+    if (customer > CUSTOMER_MAX) return badArgument(`customer ${customer} is above ${CUSTOMER_MAX}`);
     const member = this.#members().find((candidate) => candidate.node === node);
     if (member === undefined || member.state === "left") return new WeighbridgeError("NO_ROUTE", `${nameOf(node)} is not in this job`);
     if (inGroup(member.role, group)) return undefined;
-    return new WeighbridgeError("BAD_ARGUMENT", `${nameOf(node)} entered the barrier of group ${group}, of which it is no member`);
+    return badArgument(`${nameOf(node)} entered the barrier of group ${group}, of which it is no member`);
   }
 
   #stateOf({ group, customer }: Omit<BarrierEntry<T>, "caller">): BarrierState<T> {

@@ -14,7 +14,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
-import { isWeighbridgeError, reasonOf, showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, isWeighbridgeError, reasonOf, showValue, unsupported, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import type { Contract } from "../contracts/contract.ts";
@@ -133,9 +133,8 @@ export abstract class ClusterNode {
   async barrier(group: number, customer: number, wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     this.checkAlive();
-    if (!Number.isInteger(group) || group < 1 || group > GROUP_MAX)
-      throw new WeighbridgeError("BAD_ARGUMENT", `there is no group ${group}; groups are 1 to 7`);
-    if (!inGroup(this.role, group)) throw new WeighbridgeError("BAD_ARGUMENT", `a ${this.role} is no member of group ${group}`);
+    if (!Number.isInteger(group) || group < 1 || group > GROUP_MAX) throw badArgument(`there is no group ${group}; groups are 1 to 7`);
+    if (!inGroup(this.role, group)) throw badArgument(`a ${this.role} is no member of group ${group}`);
     await this.enterBarrier(group, customer, wait, false);
   }
 
@@ -198,7 +197,7 @@ export abstract class ClusterNode {
     if (entry !== undefined && entry.state !== "alive") throw nodeDeadError(node, entry.state);
     if (entry?.role !== role) return this.#crossChannel(node, entry?.incarnation ?? 0);
     if (this.#options.gateway !== undefined)
-      throw new WeighbridgeError("UNSUPPORTED", `${nameOf(node)} is a ${role} too: those are not connected over ps-lite's protocol`);
+      throw unsupported(`${nameOf(node)} is a ${role} too: those are not connected over ps-lite's protocol`);
     const known = peer.channel(node);
     if (known !== undefined && known.ended === undefined && known.incarnation === entry.incarnation) {
       if (known.link !== undefined || entry.address === "") return known;
@@ -221,7 +220,7 @@ export abstract class ClusterNode {
     request: FieldValues<Q>,
     { priority = 0, ...wait }: NodeCallOptions = {},
   ): Promise<FieldValues<R>> {
-    if (!Number.isFinite(priority)) throw new WeighbridgeError("BAD_ARGUMENT", `a priority is a number, not ${showValue(priority)}`);
+    if (!Number.isFinite(priority)) throw badArgument(`a priority is a number, not ${showValue(priority)}`);
     const channel = this.channelTo(node);
     return await callFunction(channel, fn, request, { ...wait, clock: this.clock, priority, window: this.#windowOf(channel) });
   }
@@ -391,5 +390,5 @@ function closedError(): WeighbridgeError {
 
 function checkCount(what: string, count: number): void {
   if (Number.isSafeInteger(count) && count >= 0) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `${what} must be a whole number from 0 up, but is ${count}`);
+  throw badArgument(`${what} must be a whole number from 0 up, but is ${count}`);
 }

@@ -9,7 +9,7 @@
 //       scheduler may come back.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
-import { type WaitOptions, waitFor } from "../base/deferred.ts";
+import { restOf, sleep, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 
@@ -47,15 +47,12 @@ export class LastBarrier {
   /** Waits until all nodes are done. Throws why they will not be. */
   async pass(wait: WaitOptions): Promise<void> {
     const { clock } = this.#options;
-    const deadlineAtMs = clock.nowMs() + (wait.deadlineMs ?? Infinity);
-    const rest = (): WaitOptions =>
-      wait.deadlineMs === undefined ? wait : { ...wait, deadlineMs: Math.max(0, deadlineAtMs - clock.nowMs()) };
+    const rest = restOf(wait, clock);
     this.#isWaiting = true;
     const stopTelling = this.#tellDead();
     try {
       while (!(await this.#enter(rest()))) {
-        const again = new Promise<void>((resolve) => clock.after(REENTER_MS, resolve));
-        await waitFor(again, "dead nodes to come back", clock, rest()); // LastBarrier.L1
+        await waitFor(sleep(clock, REENTER_MS), "dead nodes to come back", clock, rest()); // LastBarrier.L1
         this.#options.checkAlive();
       }
     } finally {

@@ -12,7 +12,7 @@
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
-import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { badRequest, type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { JsonContract } from "../contracts/contract.ts";
 import { ABORT, REGISTER, ROSTER, STATUS } from "../contracts/control.ts";
@@ -193,5 +193,5 @@ export function serveSchedulerNews(peer: Peer, listener: NewsListener): void {
 
 /** Throws BAD_REQUEST (ClusterNode.N1). */
 export function checkSender(channel: Channel, what: string): void {
-  if (channel.id !== SCHEDULER_ID) throw new WeighbridgeError("BAD_REQUEST", `${what} comes from the scheduler, not from ${channel.name}`);
+  if (channel.id !== SCHEDULER_ID) throw badRequest(`${what} comes from the scheduler, not from ${channel.name}`);
 }

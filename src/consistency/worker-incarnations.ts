@@ -8,7 +8,7 @@
 //       it.
 //   WorkerIncarnations.L3. A guest is no worker: it has no clock, and nobody waits for it.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { unsupported, WeighbridgeError } from "../base/errors.ts";
 import { isGuest, nameOf } from "../wire/node-id.ts";
 
 /** A worker's node id, and which of its incarnations (from 1). */
@@ -75,8 +75,7 @@ export class WorkerIncarnations {
 
 /** A guest takes no part in what the workers of a job do together. */
 export function guestError(node: number, what: string): WeighbridgeError {
-  return new WeighbridgeError(
-    "UNSUPPORTED",
+  return unsupported(
     `${nameOf(node)} ${what}: guests only read, push to async parameters and call functions; connect as a worker to do that`,
   );
 }

@@ -8,7 +8,7 @@
 //   CudaCard.C3. `close` frees what the card still holds. The context itself is the process's, shared with other
 //       libraries: it is released, not destroyed.
 
-import { badArgument, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, unsupported, WeighbridgeError } from "../base/errors.ts";
 import type { CudaCompiler } from "./cuda-compiler.ts";
 import { CUDA_NOT_FOUND, CUDA_PEER_ACCESS_ALREADY_ENABLED, CUDA_SUCCESS, type CudaDriver } from "./cuda-driver.ts";
 import { CudaEvent } from "./cuda-stream.ts";
@@ -124,7 +124,7 @@ export class CudaCard {
     this.enter();
     const { functions } = this.driver;
     const can = this.driver.readInt("cuDeviceCanAccessPeer", functions.cuDeviceCanAccessPeer, this.#device, other.#device);
-    if (can === 0) throw new WeighbridgeError("UNSUPPORTED", `${this.title} cannot read the memory of ${other.title}`);
+    if (can === 0) throw unsupported(`${this.title} cannot read the memory of ${other.title}`);
     const code = functions.cuCtxEnablePeerAccess(other.#context, 0);
     if (code !== CUDA_PEER_ACCESS_ALREADY_ENABLED) this.check(code, "cuCtxEnablePeerAccess");
   }

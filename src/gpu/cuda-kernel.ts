@@ -5,7 +5,7 @@
 //       beyond them otherwise.
 //   CudaKernel.K2. A launch returns at once; what fails on the card fails the next wait for it (DEVICE_FAILED).
 
-import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue, unsupported } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import type { CudaCard } from "./cuda-card.ts";
 import { CUDA_SUCCESS } from "./cuda-driver.ts";
@@ -57,7 +57,7 @@ export class CudaKernel {
     this.#handle = card.kernelHandle(source, name, options);
     this.#sizes = parameterSizes(card, this.#handle);
     if (this.#sizes.length > PARAMETERS_MAX)
-      throw new WeighbridgeError("UNSUPPORTED", `kernel ${name} has ${this.#sizes.length} parameters; ${PARAMETERS_MAX} are the most`);
+      throw unsupported(`kernel ${name} has ${this.#sizes.length} parameters; ${PARAMETERS_MAX} are the most`);
     const base = card.driver.native.address(this.#values);
     for (let i = 0; i < PARAMETERS_MAX; i++) this.#pointers[i] = base + BigInt(8 * i);
   }

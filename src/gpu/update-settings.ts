@@ -1,7 +1,7 @@
 // update-settings — turns an optimizer and the number of a round into what the kernel of rounds reads. The numbers are
 // those that `store/updaters/updater.ts` gives the kernels of the CPU.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { unsupported } from "../base/errors.ts";
 import type { RowElement } from "../kernel/row-element.ts";
 import { LearningRate } from "../store/updaters/learning-rate.ts";
 import type { ResolvedOptimizer } from "../store/updaters/optimizer-spec.ts";
@@ -23,12 +23,10 @@ export class UpdateSettings {
   /** Throws UNSUPPORTED for an optimizer that CUDA does not have, or for a type of number that it has none for. */
   constructor(spec: ResolvedOptimizer, element: RowElement) {
     const { type, clipValue, clipNorm, weightDecay = 0 } = spec;
-    if (!isUpdateRule(type))
-      throw new WeighbridgeError("UNSUPPORTED", `updater ${type} does not run on CUDA; ${UPDATE_RULES.join(", ")} do`);
-    if (element !== "f32" && element !== "f64")
-      throw new WeighbridgeError("UNSUPPORTED", `updaters run on f32 and f64, but the model has ${element}`);
+    if (!isUpdateRule(type)) throw unsupported(`updater ${type} does not run on CUDA; ${UPDATE_RULES.join(", ")} do`);
+    if (element !== "f32" && element !== "f64") throw unsupported(`updaters run on f32 and f64, but the model has ${element}`);
     if (clipNorm !== undefined && clipNorm !== null)
-      throw new WeighbridgeError("UNSUPPORTED", "clipNorm needs the norm of a whole gradient, which a pass on CUDA does not have");
+      throw unsupported("clipNorm needs the norm of a whole gradient, which a pass on CUDA does not have");
     this.rule = type;
     this.#spec = spec;
     this.#rate = new LearningRate(spec);

@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { evenRanges, firstKeyFrom } from "./key-range.ts";
+import { firstKeyFrom } from "./first-key-from.ts";
+import { evenRanges } from "./key-range.ts";
 
 test("cuts the key space where ps-lite cuts it", () => {
   const step = (2n ** 64n - 1n) / 3n;

@@ -1,7 +1,6 @@
 // cannot-start — a process that cannot become a node (its rank is beyond the counts, its module is missing) reports why
 // to the scheduler, so that the others end with that error instead of waiting (docs/decisions/0019).
 
-import { hostname } from "node:os";
 import packageJson from "weighbridge/package.json" with { type: "json" };
 import { isWeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
@@ -9,7 +8,7 @@ import { reportStartFailure, wrongScheduler } from "../cluster/start-failure.ts"
 import { Peer } from "../peer/peer.ts";
 import { PlainReadBuffers } from "../peer/request-assembly.ts";
 import { type ConfigSources, loadConfig } from "./config/config.ts";
-import { schedulerAddresses } from "./config/node-addresses.ts";
+import { nodeLabel, schedulerAddresses } from "./config/node-addresses.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { realClock } from "./real-clock.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
@@ -40,7 +39,7 @@ export async function orReport<T>(configOf: () => NodeConfig, prepare: () => T |
 
 /** Never throws. */
 async function reportCannotStart(config: NodeConfig, thrown: unknown): Promise<void> {
-  const { role, rank, serverCount, workerCount, nodeId } = config;
+  const { role, rank, serverCount, workerCount } = config;
   if (role === "scheduler" || !isWeighbridgeError(thrown)) return;
   const clock = realClock();
   const log = SILENT_LOG; // the error itself is reported
@@ -53,7 +52,7 @@ async function reportCannotStart(config: NodeConfig, thrown: unknown): Promise<v
       if (wrong !== undefined) peer.drop(channel, wrong); // nobody there understands it
     },
   };
-  const node = { role, rank, serverCount, workerCount, label: nodeId ?? `${hostname()}:${process.pid}` };
+  const node = { role, rank, serverCount, workerCount, label: nodeLabel(config) };
   try {
     await reportStartFailure({ peer, clock, log, schedulerAddress: address, otherSchedulers, node }, thrown);
   } finally {

@@ -2,8 +2,8 @@
 // other role.
 
 import { Session } from "../api/session.ts";
-import { checkWait, type WaitOptions } from "../base/deferred.ts";
-import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
+import { checkWait, restOf, type WaitOptions } from "../base/deferred.ts";
+import { badArgument, showValue, unsupported, WeighbridgeError } from "../base/errors.ts";
 import { WAIT_NAMES } from "../base/known-options.ts";
 import type { WorkerFunction } from "../contracts/worker-function.ts";
 import { loadNodeConfig, orReport } from "./cannot-start.ts";
@@ -11,7 +11,7 @@ import { loadConfig } from "./config/config.ts";
 import type { NodeConfigOptions, Role } from "./config/node-config.ts";
 import { loadWorkerFunctions } from "./function-module.ts";
 import { nodeSessions } from "./node-sessions.ts";
-import { realClock, restOf } from "./real-clock.ts";
+import { realClock } from "./real-clock.ts";
 import { startWorker } from "./worker-root.ts";
 
 /** A configuration has to be complete; these keys mean nothing to a guest, which the scheduler does not count. */
@@ -51,18 +51,15 @@ export async function connect(to: string | ConnectOptions = {}, options: Connect
   }
   if (config.van !== "weighbridge") {
     const message = `parameters are not served over ps-lite's protocol (van ${config.van})`;
-    throw new WeighbridgeError(
-      "UNSUPPORTED",
-      `${message}: use start() of weighbridge/node and a KVWorker, or start all nodes with --van weighbridge`,
-    );
+    throw unsupported(`${message}: use start() of weighbridge/node and a KVWorker, or start all nodes with --van weighbridge`);
   }
-  const restMs = restOf(deadlineMs, realClock());
+  const rest = restOf({ signal, deadlineMs }, realClock());
   const load = (): readonly WorkerFunction[] | Promise<readonly WorkerFunction[]> =>
     config.functions === undefined || isGuest ? [] : loadWorkerFunctions(config.functions);
   const functions = await orReport(() => config, load);
   const node = await startWorker(config, { signal, deadlineMs, sessions: nodeSessions, functions, isGuest });
   try {
-    return await Session.open(node, { signal, deadlineMs: restMs() });
+    return await Session.open(node, rest());
   } catch (thrown) {
     await node.close();
     throw thrown;

@@ -3,8 +3,8 @@
 
 import { randomUUID } from "node:crypto";
 import { Session } from "../api/session.ts";
-import { type WaitOptions, waitFor } from "../base/deferred.ts";
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { restOf, type WaitOptions, waitFor } from "../base/deferred.ts";
+import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { didYouMean } from "../base/nearest-name.ts";
@@ -25,7 +25,7 @@ import { jobId } from "../wire/hello.ts";
 import { WorkerNode } from "../worker/worker-node.ts";
 import type { PlacementName } from "./config/node-config.ts";
 import { nodeSessions } from "./node-sessions.ts";
-import { realClock, restOf } from "./real-clock.ts";
+import { realClock } from "./real-clock.ts";
 import { checkpointOptions } from "./server-root.ts";
 import { zstd } from "./zstd.ts";
 
@@ -96,17 +96,11 @@ export class EmbeddedCluster {
     checkCount("workers", workers, 0);
     checkCount("workersMax", workersMax, workers);
     if (placement !== "ring" && placement !== "range")
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `placement is "ring" or "range", not ${showValue(placement)}${didYouMean(placement, ["ring", "range"])}`,
-      );
+      throw badArgument(`placement is "ring" or "range", not ${showValue(placement)}${didYouMean(placement, ["ring", "range"])}`);
     if (!(Array.isArray(functions) && functions.every((fn) => isPsFunction(fn) || isWorkerFunction(fn))))
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        "functions are a list of what psFunction() makes, or workerFunction(); updaters and row types are plugIns",
-      );
+      throw badArgument("functions are a list of what psFunction() makes, or workerFunction(); updaters and row types are plugIns");
     if (!(Array.isArray(plugIns) && plugIns.every((one: unknown) => isPsUpdater(one) || isPsRowType(one))))
-      throw new WeighbridgeError("BAD_ARGUMENT", "plugIns are a list of what psUpdater() and psRowType() make");
+      throw badArgument("plugIns are a list of what psUpdater() and psRowType() make");
     const loaded = [{ module: "this program", hash: "", updaters: plugIns.filter(isPsUpdater), rowTypes: plugIns.filter(isPsRowType) }];
     checkPath("checkpointDir", options.checkpointDir);
     checkPath("restore", options.restore);
@@ -115,7 +109,7 @@ export class EmbeddedCluster {
     const hub = new MemoryHub();
     const clock = realClock();
     const { deadlineMs, signal } = options;
-    const restMs = restOf(deadlineMs, clock);
+    const rest = restOf({ deadlineMs, signal }, clock);
     const giveUp = new AbortController();
     const compression = zstd();
     const common = (): NodeOptions => ({
@@ -156,7 +150,7 @@ export class EmbeddedCluster {
     scheduler.finalize().catch(() => {}); // it stays until the last worker has closed
     for (const node of serverNodes) stay(node, nodes);
     try {
-      const wait = { deadlineMs: restMs(), signal };
+      const wait = rest();
       const sessions = await Promise.all(workerNodes.map((node) => Session.open(node, wait)));
       for (const [rank, session] of sessions.entries()) workersThere.set(rank, { session, opened: Promise.resolve(session) });
       if (workersMax > workers)
@@ -173,7 +167,7 @@ export class EmbeddedCluster {
   /** The session of the first worker. */
   get session(): Session {
     const [first] = this.sessions;
-    if (first === undefined) throw new WeighbridgeError("BAD_ARGUMENT", "this cluster has no worker");
+    if (first === undefined) throw badArgument("this cluster has no worker");
     return first;
   }
 
@@ -285,13 +279,10 @@ function stay(node: ServerNode, nodes: Set<ClusterNode>): void {
 
 function checkPath(what: string, path: string | undefined): void {
   if (path === undefined || (typeof path === "string" && path !== "")) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `${what} is a path, or left out, not ${showValue(path)}`);
+  throw badArgument(`${what} is a path, or left out, not ${showValue(path)}`);
 }
 
 function checkCount(what: string, count: number, countMin: number): void {
   if (Number.isSafeInteger(count) && count >= countMin) return;
-  throw new WeighbridgeError(
-    "BAD_ARGUMENT",
-    `a cluster inside the process has a whole number of ${what} from ${countMin} up, not ${showValue(count)}`,
-  );
+  throw badArgument(`a cluster inside the process has a whole number of ${what} from ${countMin} up, not ${showValue(count)}`);
 }

@@ -14,7 +14,7 @@
 
 import type { Log } from "../base/log.ts";
 import type { KernelMemory } from "../kernel/inlined-module.ts";
-import { C_LIBRARY, koffi, type NativeCalls } from "./native-calls.ts";
+import { type SystemCallOptions, systemFunction } from "./native-calls.ts";
 
 /** From <sys/mman.h>. */
 const MADV_HUGEPAGE = 14;
@@ -22,35 +22,26 @@ const MADV_HUGEPAGE = 14;
 /** See HugePages.H2; a multiple of the large page. */
 export const SMALL_BYTES: number = 32 << 20;
 
-export type HugePagesOptions = {
-  readonly log: Log;
-  readonly platform?: string;
-  /** Rejects if there are none. For tests. */
-  readonly nativeCalls?: () => Promise<NativeCalls>;
-};
+export type HugePagesOptions = SystemCallOptions & { readonly log: Log };
 
 /** The memory of an arena, of which state takes the first `stateBytesMax` bytes. */
 type ArenaMemory = { readonly memory: KernelMemory; readonly stateBytesMax: number };
 
 /** Returns what to do with a new memory; undefined if nothing can be done (HugePages.H1). */
 export async function hugePages(options: HugePagesOptions): Promise<((arena: ArenaMemory) => void) | undefined> {
-  const { log, platform = process.platform, nativeCalls = koffi } = options;
-  if (platform !== "linux") return undefined;
-  try {
-    const { load } = await nativeCalls();
-    const madvise = load(C_LIBRARY).func("int madvise(void *address, size_t byteCount, int advice)");
-    return ({ memory: { buffer }, stateBytesMax }) => {
-      for (const [from, to] of [
-        [0, stateBytesMax],
-        [stateBytesMax, buffer.byteLength],
-      ] as const) {
-        if (to - from <= SMALL_BYTES) continue;
-        const advised = new Uint8Array(buffer, from + SMALL_BYTES, to - from - SMALL_BYTES);
-        if (madvise(advised, advised.byteLength, MADV_HUGEPAGE) !== 0) log.debug("the system provides no huge pages");
-      }
-    };
-  } catch (thrown) {
-    log.debug("no huge pages: koffi is not installed, or does not work here", { reason: String(thrown) });
-    return undefined;
-  }
+  const { log } = options;
+  const madvise = await systemFunction("int madvise(void *address, size_t byteCount, int advice)", options, (reason) =>
+    log.debug("no huge pages: koffi is not installed, or does not work here", { reason }),
+  );
+  if (madvise === undefined) return undefined;
+  return ({ memory: { buffer }, stateBytesMax }) => {
+    for (const [from, to] of [
+      [0, stateBytesMax],
+      [stateBytesMax, buffer.byteLength],
+    ] as const) {
+      if (to - from <= SMALL_BYTES) continue;
+      const advised = new Uint8Array(buffer, from + SMALL_BYTES, to - from - SMALL_BYTES);
+      if (madvise(advised, advised.byteLength, MADV_HUGEPAGE) !== 0) log.debug("the system provides no huge pages");
+    }
+  };
 }

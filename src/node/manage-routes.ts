@@ -1,7 +1,7 @@
 // manage-routes — what each path of the scheduler's HTTP server answers (manage-server.ts): MindSpore's bodies and
 // words, and what they mean here. Differences from MindSpore: docs/compatibility.md.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest } from "../base/errors.ts";
 import type { ManagedJob } from "../scheduler/scheduler-node.ts";
 import type { StatusReply } from "../wire/control.ts";
 import { count, list, object, optional, text } from "../wire/json-body.ts";
@@ -65,14 +65,11 @@ function leaving(
   const named = ids.map((id) => {
     const found = known.filter(({ node, label }) => label === id || nameOf(node) === id);
     const [one, other] = found;
-    if (one === undefined) throw new WeighbridgeError("BAD_REQUEST", `there is no node ${JSON.stringify(id)}; GET /nodes lists them`);
+    if (one === undefined) throw badRequest(`there is no node ${JSON.stringify(id)}; GET /nodes lists them`);
     if (other !== undefined)
-      throw new WeighbridgeError(
-        "BAD_REQUEST",
-        `${JSON.stringify(id)} is ${found.map(({ node }) => nameOf(node)).join(" and ")}: use that name`,
-      );
+      throw badRequest(`${JSON.stringify(id)} is ${found.map(({ node }) => nameOf(node)).join(" and ")}: use that name`);
     if (one.role !== "server" && one.role !== "worker")
-      throw new WeighbridgeError("BAD_REQUEST", `${JSON.stringify(id)} is ${nameOf(one.node)}, and only servers and workers are scaled in`);
+      throw badRequest(`${JSON.stringify(id)} is ${nameOf(one.node)}, and only servers and workers are scaled in`);
     return one;
   });
   const ranksOf = (role: string): number[] => named.filter((node) => node.role === role).map(({ rank }) => rank);
@@ -83,8 +80,7 @@ function leaving(
 function requireOnly(body: unknown, names: readonly string[]): void {
   if (typeof body !== "object" || body === null || Array.isArray(body)) return; // the shape says it
   const unknown = Object.keys(body).find((name) => !names.includes(name));
-  if (unknown !== undefined)
-    throw new WeighbridgeError("BAD_REQUEST", `the body has ${names.join(", ")}, and no ${JSON.stringify(unknown)}`);
+  if (unknown !== undefined) throw badRequest(`the body has ${names.join(", ")}, and no ${JSON.stringify(unknown)}`);
 }
 
 /** Nodes that wait for a rank have none yet; slots that nobody has had are no nodes. */

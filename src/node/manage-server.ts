@@ -19,7 +19,7 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { badRequest, type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { ManagedJob } from "../scheduler/scheduler-node.ts";
 import { GET_ROUTES, POST_ROUTES } from "./manage-routes.ts";
 
@@ -88,7 +88,7 @@ async function change(request: IncomingMessage, response: ServerResponse, act: (
   try {
     body = text.trim() === "" ? {} : JSON.parse(text);
   } catch (thrown) {
-    refuse(response, 400, new WeighbridgeError("BAD_REQUEST", `the body is not JSON: ${reasonOf(thrown)}`));
+    refuse(response, 400, badRequest(`the body is not JSON: ${reasonOf(thrown)}`));
     return;
   }
   send(response, 200, await act(body));

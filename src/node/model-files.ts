@@ -12,31 +12,22 @@ import {
   type ModelFiles,
 } from "../faces/training/callbacks/model-checkpoint.ts";
 import type { Model, OpenOptions } from "../faces/training/model.ts";
-import { attempt, type FileLayer, realFiles, writeFully } from "./checkpoint/file-layer.ts";
+import { attempt, realFiles, writeSmallFile } from "./checkpoint/file-layer.ts";
 
-function modelFiles(directory: string, layer: FileLayer = realFiles): ModelFiles {
+function modelFiles(directory: string): ModelFiles {
   const at = (name: string): string => join(resolve(directory), name);
   return {
     async write(name, bytes) {
       const path = at(name);
-      const half = `${path}.tmp`;
       await attempt(`cannot write ${path}`, async () => {
-        await layer.makeDirectory(dirname(path));
-        await layer.remove(half);
-        const file = await layer.create(half);
-        try {
-          await writeFully(file, bytes, 0, path);
-          await file.sync();
-        } finally {
-          await file.close();
-        }
-        await layer.rename(half, path);
-        await layer.syncDirectory(dirname(path));
+        await realFiles.makeDirectory(dirname(path));
+        await writeSmallFile(realFiles, path, bytes);
+        await realFiles.syncDirectory(dirname(path));
       });
       return path;
     },
     async remove(name) {
-      await attempt(`cannot remove ${at(name)}`, () => layer.remove(at(name)));
+      await attempt(`cannot remove ${at(name)}`, () => realFiles.remove(at(name)));
     },
   };
 }

@@ -10,7 +10,29 @@ export type NativeCalls = {
 
 export type NativeFunction = (...parameters: readonly (number | Uint8Array | readonly number[])[]) => number;
 
-export const C_LIBRARY = "libc.so.6";
+export type SystemCallOptions = {
+  readonly platform?: string;
+  /** Rejects if there are none. For tests. */
+  readonly nativeCalls?: () => Promise<NativeCalls>;
+};
+
+/**
+ * A function of Linux's C library; undefined on other systems. If koffi is not installed, or does not work here, it is
+ * undefined too, and `missing` is called with the reason.
+ */
+export async function systemFunction(
+  declaration: string,
+  { platform = process.platform, nativeCalls = koffi }: SystemCallOptions,
+  missing: (reason: string) => void = () => {},
+): Promise<NativeFunction | undefined> {
+  if (platform !== "linux") return undefined;
+  try {
+    return (await nativeCalls()).load("libc.so.6").func(declaration);
+  } catch (thrown) {
+    missing(String(thrown));
+    return undefined;
+  }
+}
 
 /** Rejects if koffi is not installed or does not work. */
 export async function koffi(): Promise<NativeCalls & NativeLibraries> {

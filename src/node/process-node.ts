@@ -12,12 +12,13 @@ import type { MemberOptions, NodeOptions } from "../cluster/node-options.ts";
 import type { Address } from "../transport/transport.ts";
 import { nameOf } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
-import { schedulerAddresses, tcpAddress } from "./config/node-addresses.ts";
+import { schedulerAddresses } from "./config/node-addresses.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { onEndSignal } from "./end-signal.ts";
 import { realClock } from "./real-clock.ts";
 import { textLog } from "./text-log.ts";
 import { type BoundSendBuffer, boundSendBuffers } from "./transport/send-buffer.ts";
+import { formatTcpAddress } from "./transport/socket-address.ts";
 import { requireNodeSockets, SocketTransport } from "./transport/socket-transport.ts";
 import { coreOffer, type WakefulLoop, wakefulLoop } from "./transport/wakeful-loop.ts";
 
@@ -120,12 +121,12 @@ function socketOptions(config: NodeConfig, surroundings: Surroundings): Transpor
 /** Where a server listens for workers, and a worker for other workers. */
 export function listenAddress({ transport, socketDir, schedulerPort, host, port }: NodeConfig): Address {
   if (transport === "unix") return `unix://${join(socketDir, `${schedulerPort}-${process.pid}-${randomUUID().slice(0, 8)}.sock`)}`;
-  return tcpAddress(host, port);
+  return formatTcpAddress(host, port);
 }
 
 /** The bound port, at the advertised host. */
-export function advertised({ transport, advertiseHost }: NodeConfig, bound: Address): Address {
-  return transport === "unix" ? bound : tcpAddress(advertiseHost, Number(bound.slice(bound.lastIndexOf(":") + 1)));
+export function advertised({ advertiseHost }: NodeConfig, bound: Address): Address {
+  return bound.startsWith("unix:") ? bound : formatTcpAddress(advertiseHost, Number(bound.slice(bound.lastIndexOf(":") + 1)));
 }
 
 function hasFaults({ faults }: NodeConfig): boolean {

@@ -6,10 +6,11 @@
 //   PsContext.P1. A call of `set` sets all of its keys or none.
 //   PsContext.P2. No key that is set is ignored: it has an effect here, or is refused.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { unsupported, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 import { inCamelCase, inOurNames } from "../faces/training/mindspore-names.ts";
 import type { NodeConfigOptions, Role } from "./config/node-config.ts";
+import { PORT_MAX } from "./config/value-kind.ts";
 
 export type PsContextValues = {
   /** Whether there are servers; false by default. */
@@ -47,7 +48,6 @@ const DEFAULTS: PsContextValues = {
   checkpointDir: "",
 };
 const ROLES: Readonly<Record<string, Role>> = { MS_WORKER: "worker", MS_PSERVER: "server", MS_SERVER: "server", MS_SCHED: "scheduler" };
-const PORT_MAX = 65_535;
 
 const NO_TLS = "links have no TLS of their own: run them over a private network or a tunnel";
 const NO_FEDERATION = "there is no federated learning here";
@@ -112,17 +112,16 @@ export class PsContext {
 function checkValue(key: string, value: unknown): void {
   const isFederated = FEDERATED_KEYS.includes(key) || FEDERATED.test(key);
   const reason = TLS_KEYS.includes(key) ? NO_TLS : NO_FEDERATION;
-  if (isFederated || TLS_KEYS.includes(key))
-    throw new WeighbridgeError("UNSUPPORTED", `setPsContext: ${key} is MindSpore's, and not offered: ${reason}`);
+  if (isFederated || TLS_KEYS.includes(key)) throw unsupported(`setPsContext: ${key} is MindSpore's, and not offered: ${reason}`);
   if (!Object.hasOwn(DEFAULTS, key)) throw unknownKey(key);
   const expected = expectedOf(key as PsContextKey, value);
   if (expected !== undefined) {
     const hint = key === "msRole" ? didYouMean(value, Object.keys(ROLES)) : "";
     throw new WeighbridgeError("BAD_CONFIG", `setPsContext: ${key} is ${expected}, not ${JSON.stringify(value)}${hint}`);
   }
-  if (key === "enableSsl" && value === true) throw new WeighbridgeError("UNSUPPORTED", `setPsContext: enableSsl: ${NO_TLS}`);
+  if (key === "enableSsl" && value === true) throw unsupported(`setPsContext: enableSsl: ${NO_TLS}`);
   if (key === "serverMode" && value !== DEFAULTS.serverMode) {
-    throw new WeighbridgeError("UNSUPPORTED", `setPsContext: serverMode ${JSON.stringify(value)}: ${NO_FEDERATION}`);
+    throw unsupported(`setPsContext: serverMode ${JSON.stringify(value)}: ${NO_FEDERATION}`);
   }
 }
 

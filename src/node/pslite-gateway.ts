@@ -2,9 +2,8 @@
 // describes it.
 
 import { PsliteGateway } from "../pslite/gateway.ts";
-import { tcpAddress } from "./config/node-addresses.ts";
 import type { NodeConfig } from "./config/node-config.ts";
-import type { Surroundings, TransportOptions } from "./process-node.ts";
+import { advertised, type Surroundings, type TransportOptions } from "./process-node.ts";
 import { formatTcpAddress } from "./transport/socket-address.ts";
 import { SocketTransport } from "./transport/socket-transport.ts";
 
@@ -53,7 +52,7 @@ export function psliteOptions(config: NodeConfig, { clock, log, loop, boundSendB
     gateway,
     schedulerAddress: role === "scheduler" ? listenAddress : schedulerAddress,
     listenAddress,
-    advertise: (bound) => tcpAddress(config.advertiseHost, Number(bound.slice(bound.lastIndexOf(":") + 1))),
+    advertise: (bound) => advertised(config, bound),
     resendTimeoutMs: 0,
     faults: undefined,
     limits: {

@@ -21,9 +21,3 @@ const REAL_CLOCK: Clock = {
   soon: process.nextTick,
   afterInput: setImmediate,
 };
-
-/** Returns what is left of a deadline that begins now. */
-export function restOf(deadlineMs: number | undefined, clock: Clock): () => number | undefined {
-  const fromMs = clock.nowMs();
-  return () => (deadlineMs === undefined ? undefined : Math.max(0, deadlineMs - (clock.nowMs() - fromMs)));
-}

@@ -106,18 +106,13 @@ const ADDRESS = /^tcp:\/\/(.*):(\d+)$/;
 /** The rank of each node once all have joined, in MindSpore's words: servers, then workers, by rank. */
 export function registrationLines(nodes: readonly RosterEntry[]): string[] {
   const ofRole = (role: string): RosterEntry[] => nodes.filter((entry) => entry.role === role).sort((a, b) => a.rank - b.rank);
-  const lines = [...ofRole("server").map(serverLine), ...ofRole("standby").map(standbyLine), ...ofRole("worker").map(workerLine)];
+  const lines = [...ofRole("server").map(serverLine), ...ofRole("standby").map(serverLine), ...ofRole("worker").map(workerLine)];
   return [...lines, "Start the scheduler node is successful!"];
 }
 
-function serverLine({ label, address, rank }: RosterEntry): string {
+function serverLine({ role, label, address, rank }: RosterEntry): string {
   const [, host = address, port = "-"] = ADDRESS.exec(address) ?? [];
-  return `The server node id:${label},node ip: ${host},node port:${port} assign rank id:${rank}`;
-}
-
-function standbyLine({ label, address, rank }: RosterEntry): string {
-  const [, host = address, port = "-"] = ADDRESS.exec(address) ?? [];
-  return `The standby node id:${label},node ip: ${host},node port:${port} stands by for rank id:${rank}`;
+  return `The ${role} node id:${label},node ip: ${host},node port:${port} ${role === "server" ? "assign" : "stands by for"} rank id:${rank}`;
 }
 
 function workerLine({ label, rank }: RosterEntry): string {

@@ -6,12 +6,12 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { type ManagedJob, SchedulerNode, type SchedulerNodeOptions } from "../scheduler/scheduler-node.ts";
 import type { StateStore } from "../scheduler/state-store.ts";
 import { jobId } from "../wire/hello.ts";
-import { tcpAddress } from "./config/node-addresses.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { publishDeadNodes, publishRoster, publishServers, publishWorkers } from "./launcher/launcher-pipe.ts";
 import { type ProcessNodeOptions, startProcessNode } from "./process-node.ts";
 import type { EtcdStoreOptions } from "./state/etcd-store.ts";
 import { stateDirectory } from "./state/state-directory.ts";
+import { formatTcpAddress } from "./transport/socket-address.ts";
 
 export type SchedulerRootOptions = ProcessNodeOptions & Pick<SchedulerNodeOptions, "onListening"> & Pick<EtcdStoreOptions, "onStandby">;
 
@@ -25,7 +25,7 @@ export async function startScheduler(config: NodeConfig, options: SchedulerRootO
   };
   return await startProcessNode(config, { ...options, onRoster }, async (common, { clock, log }) => {
     const manage = (managed: ManagedJob): Promise<{ close(): Promise<void> }> => serveHttp(managePort, managed);
-    const name = job ?? directoryName();
+    const name = job ?? workingDirectoryName();
     const node: SchedulerNode = new SchedulerNode({
       heartbeatIntervalMs,
       heartbeatTimeoutMs,
@@ -70,7 +70,7 @@ async function stateStore(config: NodeConfig, { job, clock, log, onStandby }: St
   if (van !== "weighbridge") return undefined;
   if (etcd !== undefined) {
     const [{ EtcdStore }, { EtcdClient }] = await Promise.all([import("./state/etcd-store.ts"), import("./state/etcd-client.ts")]);
-    const address = tcpAddress(advertiseHost, schedulerPort);
+    const address = formatTcpAddress(advertiseHost, schedulerPort);
     const findMs = Math.min(FIND_ETCD_MS, startTimeoutMs);
     return new EtcdStore({ api: new EtcdClient(etcd.split(",")), clock, log, job, address, leaseMs, findMs, onStandby });
   }
@@ -81,6 +81,6 @@ async function stateStore(config: NodeConfig, { job, clock, log, onStandby }: St
 }
 
 /** The default name of a job. */
-function directoryName(): string {
+function workingDirectoryName(): string {
   return basename(process.cwd()) || "weighbridge";
 }

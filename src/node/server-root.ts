@@ -8,6 +8,7 @@ import { requireWritableDirectory } from "./checkpoint/checkpoint-directory.ts";
 import { openCheckpoint, resumeCheckpoint } from "./checkpoint/find-checkpoint.ts";
 import { PeriodicCheckpoints } from "./checkpoint/periodic-checkpoints.ts";
 import { ServerFiles } from "./checkpoint/server-files.ts";
+import { nodeLabel } from "./config/node-addresses.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { durableDirectory } from "./durable/durable-directory.ts";
 import { SegmentLog } from "./durable/segment-log.ts";
@@ -34,29 +35,22 @@ export async function startServer(config: NodeConfig, options: ProcessNodeOption
 
 /** Starts the server with what a process of its rank has left when it was stopped, if anything. */
 async function startOnce(config: NodeConfig, options: ProcessNodeOptions, stopped: StoppedServers): Promise<ServerNode> {
-  const { rank, nodeId, linkTimeoutMs, arenaBytesMax, replicas } = config;
-  const label = nodeId ?? `${hostname()}:${process.pid}`;
+  const { rank, linkTimeoutMs, arenaBytesMax, replicas } = config;
   const started = await startProcessNode(config, options, async (common, { log, clock }) => {
-    const load = async (): Promise<ServerModule | undefined> =>
-      config.functions === undefined ? undefined : await loadServerModule(config.functions);
-    const loaded = await orReport(() => config, load);
+    const { loaded, checkpoints, durable, stops } = await orReport(
+      () => config,
+      async () => ({
+        loaded: config.functions === undefined ? undefined : await loadServerModule(config.functions),
+        checkpoints: checkpointOptions(config),
+        durable: durableDirectory(config),
+        stops: await stopped.files(clock, log),
+      }),
+    );
     const functions = loaded?.functions ?? [];
-    const checkpoints = await orReport(
-      () => config,
-      () => checkpointOptions(config),
-    );
-    const durable = await orReport(
-      () => config,
-      () => durableDirectory(config),
-    );
-    const stops = await orReport(
-      () => config,
-      () => stopped.files(clock, log),
-    );
     const escaped = functions.length === 0 ? undefined : new EscapedRejections(log);
     const node = new ServerNode({
       rank,
-      label,
+      label: nodeLabel(config),
       linkTimeoutMs,
       listenAddress: listenAddress(config),
       advertise: (bound) => advertised(config, bound),

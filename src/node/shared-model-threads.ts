@@ -2,7 +2,7 @@
 // started and watched; what they share, and how, is engine.
 
 import { MessageChannel, type MessagePort, Worker, type WorkerOptions, workerData } from "node:worker_threads";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument } from "../base/errors.ts";
 import { type DeviceGrant, DeviceThread } from "../faces/shared-model/device-thread.ts";
 import { OwnerModel } from "../faces/shared-model/owner-model.ts";
 import type { DeviceModel, SharedModel } from "../faces/shared-model/shared-model.ts";
@@ -29,8 +29,7 @@ export function startDeviceThread<Data extends object>(
   module: URL | string,
   worker: DeviceThreadStart = {},
 ): Worker {
-  if (!(model instanceof OwnerModel))
-    throw new WeighbridgeError("BAD_ARGUMENT", "startDeviceThread() takes a model that createSharedModel() made in this thread");
+  if (!(model instanceof OwnerModel)) throw badArgument("startDeviceThread() takes a model that createSharedModel() made in this thread");
   const { port1, port2 } = new MessageChannel();
   const { grant, ended } = model.openThread(device, port1 as unknown as ThreadPort);
   port1.unref(); // the thread itself keeps the process alive
@@ -51,8 +50,7 @@ export function startDeviceThread<Data extends object>(
 /** In a thread that `startDeviceThread` started: the model, for the device that it runs. `E` is the model's dtype. */
 export function attachDevice<E extends RowElement = "f32">(): DeviceModel<RowArrays[E]> {
   const given = (workerData as Readonly<Record<string, Given | undefined>> | null)?.[GIVEN];
-  if (given === undefined)
-    throw new WeighbridgeError("BAD_ARGUMENT", "attachDevice() works only in a thread that startDeviceThread() started");
+  if (given === undefined) throw badArgument("attachDevice() works only in a thread that startDeviceThread() started");
   const { grant, port } = given;
   return new DeviceThread(grant, {
     ...{ port: port as unknown as ThreadPort, clock: realClock(), timeline },

@@ -2,7 +2,7 @@
 // composition root of the kv face.
 
 import { assert } from "../base/assert.ts";
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, showValue } from "../base/errors.ts";
 import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { Postoffice } from "../faces/kv/postoffice.ts";
 import { loadNodeConfig } from "./cannot-start.ts";
@@ -18,8 +18,7 @@ const START_NODE_OPTIONS: readonly string[] = ["startBarrier", "onListening", "o
 
 /** Starts the node that options, environment and file describe. Throws BAD_CONFIG, and what starting a node throws. */
 export async function start(options: StartOptions = {}): Promise<Postoffice> {
-  if (typeof options !== "object" || options === null)
-    throw new WeighbridgeError("BAD_ARGUMENT", `the options of start are an object, not ${showValue(options)}`);
+  if (typeof options !== "object" || options === null) throw badArgument(`the options of start are an object, not ${showValue(options)}`);
   const { startBarrier = true, ...configured } = options;
   return await startNode(await loadNodeConfig({ options: configured, otherOptions: ["startBarrier"], env: process.env }), { startBarrier });
 }

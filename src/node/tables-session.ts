@@ -2,12 +2,12 @@
 // file describe. The composition root of the tables face.
 
 import type { Session } from "../api/session.ts";
-import { WeighbridgeError } from "../base/errors.ts";
 import type { CheckedGroupConfig } from "../faces/tables/table-config.ts";
 import { TableGroup as SessionTableGroup } from "../faces/tables/table-group.ts";
-import { loadNodeConfig } from "./cannot-start.ts";
-import { connect } from "./connect.ts";
+import { sessionOfRole } from "./session-of-role.ts";
 import { statisticsChannel, statisticsFile } from "./tables-statistics.ts";
+
+const INIT_CALL = { name: "init()", fix: "launch the script with --worker-only" };
 
 /**
  * The tables of this process. `init` takes up the role that the environment gives the process: a worker gets its
@@ -23,7 +23,7 @@ export class TableGroup extends SessionTableGroup {
     const hosted: Promise<unknown>[] = [];
     const files: ((text: string) => Promise<void>)[] = [];
     const open = async (config: CheckedGroupConfig): Promise<Session> => {
-      if (config.hostMap === undefined) return await sessionOfProcess();
+      if (config.hostMap === undefined) return await sessionOfRole({}, INIT_CALL);
       const { session, ended } = await (await import("./tables-hosts.ts")).startHosted(config);
       hosted.push(ended);
       return session;
@@ -47,16 +47,4 @@ export class TableGroup extends SessionTableGroup {
     }
     await Promise.all(this.#hosted);
   }
-}
-
-async function sessionOfProcess(): Promise<Session> {
-  const config = await loadNodeConfig({ options: {}, env: process.env });
-  if (config.role === "worker") return await connect();
-  if (config.role === "server" && config.threads > 1) {
-    const text = `a process that calls init() is one server, not ${config.threads} on threads: launch the script with --worker-only`;
-    throw new WeighbridgeError("BAD_CONFIG", text);
-  }
-  if (config.role === "scheduler") await (await import("./run-scheduler.ts")).runScheduler(config);
-  else await (await import("./run-server.ts")).runServer(config, []);
-  process.exit();
 }

@@ -2,7 +2,7 @@
 // and watched; what they share, and how, is engine.
 
 import { MessageChannel, type MessagePort, Worker, type WorkerOptions, workerData } from "node:worker_threads";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument } from "../base/errors.ts";
 import { attachThread, type SharedThread } from "../faces/tables/attached-thread.ts";
 import type { TableGroup } from "../faces/tables/table-group.ts";
 import type { TableRowType } from "../faces/tables/table-row-type.ts";
@@ -42,8 +42,7 @@ export function startTableThread(group: TableGroup, module: URL | string, worker
  */
 export async function attachTableThread(rowTypes: Readonly<Record<number, TableRowType>>): Promise<TableThread> {
   const given = (workerData as Readonly<Record<string, Given | undefined>> | null)?.[GIVEN];
-  if (given === undefined)
-    throw new WeighbridgeError("BAD_ARGUMENT", "attachTableThread() works only in a thread that startTableThread() started");
+  if (given === undefined) throw badArgument("attachTableThread() works only in a thread that startTableThread() started");
   const { shared, port } = given;
   const types = new Map(Object.entries(rowTypes).map(([id, rowType]) => [Number(id), rowType]));
   return await attachThread(shared, port as unknown as ThreadPort, realClock(), types);

@@ -2,10 +2,8 @@
 // training face.
 
 import type { Session } from "../api/session.ts";
-import { WeighbridgeError } from "../base/errors.ts";
-import { loadNodeConfig } from "./cannot-start.ts";
-import { connect } from "./connect.ts";
 import { PsContext, type PsContextKey, type PsContextValues } from "./ps-context.ts";
+import { sessionOfRole } from "./session-of-role.ts";
 
 const context = new PsContext();
 
@@ -33,15 +31,5 @@ export function resetPsContext(): void {
  */
 export async function initTraining(): Promise<Session | undefined> {
   if (!context.get("enablePs")) return undefined;
-  const { nodeOptions } = context;
-  const config = await loadNodeConfig({ options: nodeOptions, env: process.env });
-  if (config.role === "worker") return await connect(nodeOptions);
-  if (config.role === "server" && config.threads > 1) {
-    const text = `a process that calls initTraining() is one server, not ${config.threads} on threads: start those with weighbridge server`;
-    throw new WeighbridgeError("BAD_CONFIG", text);
-  }
-  // Loaded on demand: a worker needs neither.
-  if (config.role === "scheduler") await (await import("./run-scheduler.ts")).runScheduler(config);
-  else await (await import("./run-server.ts")).runServer(config, []);
-  process.exit();
+  return await sessionOfRole(context.nodeOptions, { name: "initTraining()", fix: "start those with weighbridge server" });
 }

@@ -4,7 +4,7 @@
 
 // As a namespace: an older Node has no zstd, and must get far enough to report that it is too old.
 import * as zlib from "node:zlib";
-import { reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { badRequest, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import { CompressionMethod, type GeneralCompression } from "../wire/codecs/general-compression.ts";
 
 const LEVEL = -4;
@@ -38,7 +38,7 @@ const ZSTD: GeneralCompression = {
   decompress(source: Uint8Array, target: Uint8Array): void {
     const plain = tryDecompress(source, target.length);
     if (plain.length !== target.length) {
-      throw new WeighbridgeError("BAD_REQUEST", `zstd returned ${plain.length} bytes; ${target.length} were expected`);
+      throw badRequest(`zstd returned ${plain.length} bytes; ${target.length} were expected`);
     }
     target.set(plain);
   },
@@ -53,5 +53,5 @@ function tryDecompress(source: Uint8Array, plainBytes: number): Uint8Array {
   } catch (error) {
     throw new WeighbridgeError("BAD_REQUEST", `malformed payload: zstd: ${reasonOf(error)}`, { cause: error });
   }
-  throw new WeighbridgeError("BAD_REQUEST", "malformed payload: bytes after the end of the zstd frame");
+  throw badRequest("malformed payload: bytes after the end of the zstd frame");
 }

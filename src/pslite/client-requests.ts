@@ -9,7 +9,7 @@
 //       with the channel ended. A request that left is never resent.
 //   ClientRequests.A3. A response that matches no open request is dropped.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, unsupported, WeighbridgeError } from "../base/errors.ts";
 import { elementArrayOf, KEY_BYTES } from "../kernel/elements.ts";
 import { decodeFailure, type Failure } from "../wire/failure.ts";
 import { type FrameHeader, Kind } from "../wire/frame.ts";
@@ -63,7 +63,7 @@ export class ClientRequests {
         break;
       default: {
         const message = `function ${header.functionId} is not available at ${this.#conversation.name}: ps-lite's protocol has pushes, pulls and SimpleApp; parameters need our own: leave --van (DMLC_PS_VAN_TYPE) out`;
-        this.#conversation.fail(header.request, new WeighbridgeError("UNSUPPORTED", message));
+        this.#conversation.fail(header.request, unsupported(message));
       }
     }
   }
@@ -188,7 +188,7 @@ export class ClientRequests {
 
   /** A frame without keys: its sender has withdrawn the request. Nothing of it was sent before its last frame. */
   #withdraw(header: FrameHeader): void {
-    const error = new WeighbridgeError("BAD_REQUEST", "its sender withdrew the request: the memory that it was sent from is gone");
+    const error = badRequest("its sender withdrew the request: the memory that it was sent from is gone");
     const partial = this.#partial.get(requestName(header));
     this.#partial.delete(requestName(header));
     if (partial !== undefined) this.#fail(partial.open, error);

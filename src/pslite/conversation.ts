@@ -15,7 +15,7 @@
 
 import { joinBytes } from "../base/bytes.ts";
 import type { Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { unsupported, type WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { JsonContract } from "../contracts/contract.ts";
 import type { Channel } from "../peer/channel.ts";
@@ -280,10 +280,6 @@ export class Conversation {
     const why = cause === undefined ? "closed its connection" : `cannot be reached (${cause.message})`;
     this.requests.fail(lostError(`${this.name} ${why}`));
   }
-}
-
-export function unsupported(what: string): WeighbridgeError {
-  return new WeighbridgeError("UNSUPPORTED", what);
 }
 
 /** The link as the channel sees it, and the connection as the peer does; a new one each time they are linked. */

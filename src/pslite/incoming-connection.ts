@@ -74,6 +74,7 @@ export class IncomingConnection implements LinkReader {
   #isLast = true;
   #partLeft = 0;
   #viewBytes = 0;
+  /** Inside a message that has further parts. */
   #isInside = false;
   /** Of the current message, while its first part arrives. */
   #longMeta: LongMeta | undefined;
@@ -87,16 +88,10 @@ export class IncomingConnection implements LinkReader {
     this.link = link;
     this.#host = host;
     this.#reader = new ZmtpReader(this.#sink());
-    this.#cancelTimer = host.clock.after(handshakeMs, () => {
-      this.#problem = new WeighbridgeError("DEADLINE", `${link.remote} did not say who it is within ${handshakeMs} ms`);
-      link.destroy();
-    });
+    this.#cancelTimer = host.clock.after(handshakeMs, () =>
+      this.cutOff(new WeighbridgeError("DEADLINE", `${link.remote} did not say who it is within ${handshakeMs} ms`)),
+    );
     link.write([encodeGreeting("")], () => {});
-  }
-
-  /** Inside a message that has further parts. */
-  get isInside(): boolean {
-    return this.#isInside;
   }
 
   /** Ends the connection, for this reason. */
@@ -120,8 +115,7 @@ export class IncomingConnection implements LinkReader {
       this.#reader.goOn();
       if (!this.#reader.isHeld) this.link.resume();
     } catch (thrown) {
-      this.#problem = asError(thrown, "BAD_FRAME");
-      this.link.destroy();
+      this.cutOff(asError(thrown, "BAD_FRAME"));
     } finally {
       channel?.endInput(false);
     }

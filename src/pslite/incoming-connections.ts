@@ -12,7 +12,7 @@
 //       message then is ended, too.
 //   IncomingConnections.Y5. A pause ends with the link whose channel requested it: nobody else would end it.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import type { Link, LinkReader } from "../transport/transport.ts";
 import type { Conversation } from "./conversation.ts";
@@ -153,7 +153,7 @@ export class IncomingConnections implements IncomingHost {
   longMessage(incoming: IncomingConnection): void {
     for (const other of this.#open)
       if (other !== incoming && other.conversation === incoming.conversation && other.isLong)
-        other.cutOff(new WeighbridgeError("BAD_REQUEST", "its node sends a long message on another connection"));
+        other.cutOff(badRequest("its node sends a long message on another connection"));
   }
 
   message(incoming: IncomingConnection, meta: PsMeta, hasParts: boolean): PartSink | undefined {
@@ -249,10 +249,7 @@ export class IncomingConnections implements IncomingHost {
     if (!isRegistration && node !== 0)
       throw new WeighbridgeError("NO_ROUTE", `there is no node ${node} in this job: if an earlier scheduler had one, stop it`);
     if (!isRegistration)
-      throw new WeighbridgeError(
-        "BAD_REQUEST",
-        `a message of a node without an id, which may only register with the scheduler: ${meta.toString()}`,
-      );
+      throw badRequest(`a message of a node without an id, which may only register with the scheduler: ${meta.toString()}`);
     this.#registrations?.addNode(incoming, meta);
   }
 

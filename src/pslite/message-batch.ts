@@ -56,10 +56,6 @@ export class MessageBatch {
     this.#taken = new TakenMessages(pool);
   }
 
-  get isEmpty(): boolean {
-    return this.#fill === this.#sealed && this.#taken.chunks.length === 0;
-  }
-
   /** The first part of a message. */
   meta(meta: PsMeta, isLast: boolean): void {
     const bytesMax = metaBytesMax(meta);

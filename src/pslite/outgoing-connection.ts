@@ -11,7 +11,7 @@
 //       absent: the system of a stopped process still accepts connections.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { unsupported, WeighbridgeError } from "../base/errors.ts";
 import type { Address, Link, LinkReader, Transport } from "../transport/transport.ts";
 import { MessageBatch, type MessagePages } from "./message-batch.ts";
 import { badZmtp, decodeReady, encodeGreeting, encodeReady } from "./wire/zmtp.ts";
@@ -192,7 +192,7 @@ export class OutgoingConnection implements LinkReader {
   /** Only bytedance's fork answers on the connection of the request. */
   #refuse(): never {
     const message = "a message came back on our own connection: nodes of dmlc/ps-lite never do that, those of bytedance's fork (BytePS) do";
-    this.#problem = new WeighbridgeError("UNSUPPORTED", `${message}, and are not supported`);
+    this.#problem = unsupported(`${message}, and are not supported`);
     throw this.#problem;
   }
 

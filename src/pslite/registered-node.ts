@@ -6,13 +6,14 @@
 //   RegisteredNode.M2. A node of ps-lite has no message for a barrier that failed: it waits until no node is dead any
 //       more. Nodes of ours get the failure.
 
+import { unsupported } from "../base/errors.ts";
 import { ABORT, BARRIER, HEARTBEAT, ROSTER } from "../contracts/control.ts";
 import type { AbortRequest, BarrierReply } from "../wire/control.ts";
 import type { Failure } from "../wire/failure.ts";
 import { GROUP_MAX, inGroup } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import { type BodyExtension, decodeBodyExtension, encodeBodyExtension } from "./body-extension.ts";
-import { type Control, type Conversation, unsupported } from "./conversation.ts";
+import type { Control, Conversation } from "./conversation.ts";
 import type { RegistrationService } from "./registration-service.ts";
 import { bodyOf, type OutgoingFrame } from "./translating-batch.ts";
 import { PsCommand, type PsMeta } from "./wire/ps-meta.ts";

@@ -1,6 +1,6 @@
 // registration — what a process sends when it registers with our scheduler, and whether it can be a node.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest } from "../base/errors.ts";
 import type { Role } from "../wire/node-id.ts";
 import type { BodyExtension } from "./body-extension.ts";
 import type { Conversation } from "./conversation.ts";
@@ -38,11 +38,10 @@ export function byHostPort(a: { readonly hostPort: HostPort }, b: { readonly hos
 export function checkedNode({ nodes }: PsMeta): PsNode {
   const [node] = nodes;
   if (nodes.length !== 1 || node === undefined || node.role === PsRole.SCHEDULER)
-    throw new WeighbridgeError("BAD_REQUEST", `a registration that names no server or worker at a host and port: ${nodes.length} nodes`);
+    throw badRequest(`a registration that names no server or worker at a host and port: ${nodes.length} nodes`);
   const { hostname, port } = node;
   if (hostname.length > HOSTNAME_CHARS_MAX || !HOSTNAME.test(hostname) || port <= 0 || port > PORT_MAX)
-    throw new WeighbridgeError(
-      "BAD_REQUEST",
+    throw badRequest(
       `a node cannot be reached at the host ${JSON.stringify(hostname.slice(0, HOSTNAME_CHARS_MAX))}, port ${port}, that it registers with (DMLC_NODE_HOST, PORT)`,
     );
   return node;

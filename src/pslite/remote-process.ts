@@ -14,6 +14,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import type { Conversation } from "./conversation.ts";
+import type { HostPort } from "./host-port.ts";
 import type { IncomingConnection } from "./incoming-connection.ts";
 import type { OutgoingConnection, OutgoingOptions } from "./outgoing-connection.ts";
 import type { PsMeta } from "./wire/ps-meta.ts";
@@ -54,7 +55,7 @@ export class RemoteProcess {
   /** How many connections in a row were up and ended within SHORT_MS. */
   #shortCount = 0;
 
-  constructor(host: RemoteProcessHost, { hostname, port }: { readonly hostname: string; readonly port: number }) {
+  constructor(host: RemoteProcessHost, { hostname, port }: HostPort) {
     this.#host = host;
     this.hostname = hostname;
     this.port = port;

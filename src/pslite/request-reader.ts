@@ -5,7 +5,7 @@
 
 import { assert } from "../base/assert.ts";
 import { joinBytes } from "../base/bytes.ts";
-import { badRequest, WeighbridgeError } from "../base/errors.ts";
+import { badRequest, unsupported, type WeighbridgeError } from "../base/errors.ts";
 import { KEY_BYTES } from "../kernel/elements.ts";
 import { APP_CUT, type FrameHeader, PAYLOAD_BYTES_MAX } from "../wire/frame.ts";
 import { dtypeBits, KvFlag, keysPerFrame, LEN_BYTES, problemWithLens } from "../wire/kv-message.ts";
@@ -279,8 +279,7 @@ export function problemWith(meta: PsMeta, hasParts: boolean): WeighbridgeError |
       ? badRequest(bodyTooLong(meta.skippedBytes || meta.body.length))
       : undefined;
   if (!hasParts) return badRequest("a request without keys");
-  if (dataTypes[0] === PsType.UINT32)
-    return new WeighbridgeError("UNSUPPORTED", "this node has keys of 32 bits (USE_KEY32); Weighbridge has 64: build it without");
+  if (dataTypes[0] === PsType.UINT32) return unsupported("this node has keys of 32 bits (USE_KEY32); Weighbridge has 64: build it without");
   if (dataTypes[0] !== PsType.UINT64) return badRequest(`keys of type ${dataTypes[0]}`);
   if (dtypeOfPsType(dataTypes[1] ?? -1) < 0) return badRequest(`values of type ${dataTypes[1]}`);
   return meta.push || meta.pull ? undefined : badRequest("neither a push nor a pull");

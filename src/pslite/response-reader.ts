@@ -8,7 +8,7 @@
 //   ResponseReader.I3. If responses are resent (PS_RESEND), nothing is delivered before all of one has arrived: it may
 //       break off, and arrive once more.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest } from "../base/errors.ts";
 import { KEY_BYTES } from "../kernel/elements.ts";
 import { BLOCK_BYTES, type FrameHeader, Kind, PAYLOAD_BYTES_MAX, setExtent } from "../wire/frame.ts";
 import { KvFlag, LEN_BYTES } from "../wire/kv-message.ts";
@@ -171,7 +171,7 @@ export class ResponseReader implements PartSink {
   #fail(what: string): void {
     const open = this.#open;
     if (open === undefined) return;
-    const error = new WeighbridgeError("BAD_REQUEST", what);
+    const error = badRequest(what);
     for (const request of open.requests) this.#conversation.fail(request, error);
   }
 

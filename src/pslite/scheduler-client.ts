@@ -20,13 +20,13 @@
 //       arrive in any order: while its own is open, the end of the other counts after LAST_WORDS_MS.
 
 import type { CancelTimer } from "../base/clock.ts";
-import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { type ErrorCode, isWeighbridgeError, unsupported, WeighbridgeError } from "../base/errors.ts";
 import { ABORT, BARRIER, HEARTBEAT, LEAVE, REGISTER, ROSTER } from "../contracts/control.ts";
 import { decodeFailure, type Failure } from "../wire/failure.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { BarrierEntries } from "./barrier-entries.ts";
 import { decodeBodyExtension, encodeBodyExtension } from "./body-extension.ts";
-import { type Control, type Conversation, unsupported } from "./conversation.ts";
+import type { Control, Conversation } from "./conversation.ts";
 import type { PsliteGateway } from "./gateway.ts";
 import { formatHostPort, type HostPort, hostPortOf } from "./host-port.ts";
 import { type ListedNode, ListedNodes } from "./listed-nodes.ts";

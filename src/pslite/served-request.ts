@@ -194,12 +194,14 @@ export class ServedRequest implements Awaiting {
     if (this.#failure !== undefined) this.#respondFailure();
     else if (this.#simple) this.#respondSimple();
     else if (this.pull) this.#respondGathered();
-    else {
-      const { conversation } = this.#owner;
-      const meta = this.#responseMeta();
-      conversation.outgoing?.batch.meta(meta, true);
-      conversation.endMessage(meta);
-    }
+    else this.#send(this.#responseMeta());
+  }
+
+  /** A response of one part. */
+  #send(meta: PsMeta): void {
+    const { conversation } = this.#owner;
+    conversation.outgoing?.batch.meta(meta, true);
+    conversation.endMessage(meta);
   }
 
   /**
@@ -208,22 +210,18 @@ export class ServedRequest implements Awaiting {
    * waits forever is worse than one that ends and says where.
    */
   #respondFailure(): void {
-    const { conversation } = this.#owner;
     const meta = this.#responseMeta();
     meta.push = true;
     meta.pull = true;
     meta.body = this.#failure ?? NOTHING;
-    conversation.outgoing?.batch.meta(meta, true);
-    conversation.endMessage(meta);
-    conversation.outgoing?.flushSoon();
+    this.#send(meta);
+    this.#owner.conversation.outgoing?.flushSoon();
   }
 
   #respondSimple(): void {
-    const { conversation } = this.#owner;
     const meta = this.#responseMeta();
     meta.body = inOnePiece(this.#body);
-    conversation.outgoing?.batch.meta(meta, true);
-    conversation.endMessage(meta);
+    this.#send(meta);
   }
 
   #responseMeta(): PsMeta {

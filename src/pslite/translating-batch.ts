@@ -8,6 +8,7 @@
 //   TranslatingBatch.T2. The next frame reuses the payload in the page after that; what is attached stays unchanged
 //       until the write is flushed, and in requests until the call ends.
 
+import { joinBytes } from "../base/bytes.ts";
 import type { JsonContract } from "../contracts/contract.ts";
 import type { FrameBatch, Held, Page, PagePool, TakenFrames } from "../peer/frame-batch.ts";
 import { FrameHeader, HEADER_BYTES } from "../wire/frame.ts";
@@ -24,14 +25,7 @@ export class OutgoingFrame {
 
   /** The payload in one piece, to keep. */
   payload(): Uint8Array {
-    const whole = new Uint8Array(this.header.payloadBytes);
-    whole.set(this.page.subarray(0, this.inlineBytes));
-    let at = this.inlineBytes;
-    for (const part of this.attached) {
-      whole.set(part, at);
-      at += part.length;
-    }
-    return whole;
+    return joinBytes([this.page.subarray(0, this.inlineBytes), ...this.attached]);
   }
 }
 

@@ -1,7 +1,7 @@
 // applicant — a node that registered and has no slot yet, and the errors that it may get instead. Each error names the
 // node, its claim, that of the others, and the fix.
 
-import { type ErrorCode, WeighbridgeError } from "../base/errors.ts";
+import { badRequest, type ErrorCode, WeighbridgeError } from "../base/errors.ts";
 import type { AbortRequest } from "../wire/control.ts";
 import type { Role } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
@@ -69,10 +69,10 @@ function labels(applicants: readonly Applicant<unknown>[]): string {
 
 /** A request that makes no sense, whatever the others say. */
 export function malformed(request: RegisterRequest): WeighbridgeError | undefined {
-  if (request.role === "scheduler") return new WeighbridgeError("BAD_REQUEST", `"${request.label}" registered as a second scheduler`);
-  if (request.token === "") return new WeighbridgeError("BAD_REQUEST", `${nameOfApplicant(request)} registered without a token`);
+  if (request.role === "scheduler") return badRequest(`"${request.label}" registered as a second scheduler`);
+  if (request.token === "") return badRequest(`${nameOfApplicant(request)} registered without a token`);
   if ((request.role === "server" || request.role === "standby") && request.address === "")
-    return new WeighbridgeError("BAD_REQUEST", `${nameOfApplicant(request)} names no address to listen at`);
+    return badRequest(`${nameOfApplicant(request)} names no address to listen at`);
   return undefined;
 }
 

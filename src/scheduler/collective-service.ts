@@ -1,7 +1,7 @@
 // collective-service — answers workers that reduce among themselves. collective-generations.ts decides who is in which.
 
 import { Deferred } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import type { GatherRequest, Generation, Member } from "../wire/collective-frame.ts";
 import { roleOf } from "../wire/node-id.ts";
 import type { RosterEntry } from "../wire/roster.ts";
@@ -67,6 +67,6 @@ export function checkGather(
   { step, address, generation }: GatherRequest,
 ): void {
   if (roleOf(id) !== "worker" || (step === "enter" && address === ""))
-    throw new WeighbridgeError("BAD_REQUEST", `workers that listen reduce among themselves, and ${name} is none`);
-  if (generation > GENERATION_MAX) throw new WeighbridgeError("BAD_REQUEST", `${name} cannot have been in generation ${generation}`);
+    throw badRequest(`workers that listen reduce among themselves, and ${name} is none`);
+  if (generation > GENERATION_MAX) throw badRequest(`${name} cannot have been in generation ${generation}`);
 }

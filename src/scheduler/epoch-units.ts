@@ -15,7 +15,7 @@
 //   EpochUnits.U5. In rounds nothing is dealt before those are here who began with the others, or took part in an epoch
 //       before: without deaths every batch is one round (round-deal.ts).
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import {
@@ -319,21 +319,18 @@ export class EpochUnits {
     const highest = Math.max(done.at(-1) ?? 0, held.last + 1, unused.last + 1);
     if (highest > this.#unitCount) {
       const message = `${who} reports unit ${highest - 1} of epoch ${epoch} of "${name}", which has ${this.#unitCount}`;
-      throw new WeighbridgeError("BAD_REQUEST", message);
+      throw badRequest(message);
     }
     if (held.size > this.#heldMax) {
       const message = `${who} cannot hold ${held.size} units: there are at most ${this.#heldMax} for each worker`;
-      throw new WeighbridgeError("BAD_REQUEST", message);
+      throw badRequest(message);
     }
     for (let i = 0; i < done.length; i += 2) {
       for (let ordinal = done[i] as number; ordinal < (done[i + 1] as number); ) {
         const next = Math.max(this.#gone.nextAbsent(ordinal), this.#suspect.nextAbsent(ordinal));
         if (next === ordinal) {
           const unit = unitOf(this.description, ordinal);
-          throw new WeighbridgeError(
-            "BAD_REQUEST",
-            `${who} has done unit ${unit} of epoch ${epoch} of "${name}", which was lent to nobody`,
-          );
+          throw badRequest(`${who} has done unit ${unit} of epoch ${epoch} of "${name}", which was lent to nobody`);
         }
         ordinal = next;
       }

@@ -2,7 +2,7 @@
 // node reports of a job that outlived its scheduler.
 
 import { Deferred } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { CatalogueClaim } from "../wire/catalogue.ts";
 import type { Generation } from "../wire/collective-frame.ts";
@@ -46,15 +46,11 @@ export class PendingRegistrations {
   ): PendingRegistration {
     const { id, name, incarnation } = channel;
     if (joinRefusal !== undefined && failure === undefined) throw new WeighbridgeError("BAD_CONFIG", `${role} ("${label}") ${joinRefusal}`);
-    if (this.#registrations.has(channel))
-      throw new WeighbridgeError("BAD_REQUEST", "this link has registered already, and waits for its rank");
-    if (id > 0 && resume === undefined) throw new WeighbridgeError("BAD_REQUEST", `${name} has registered already, and has its rank`);
+    if (this.#registrations.has(channel)) throw badRequest("this link has registered already, and waits for its rank");
+    if (id > 0 && resume === undefined) throw badRequest(`${name} has registered already, and has its rank`);
     const isOwn = resume?.isStored === true ? id <= 0 : resume?.node === id && resume.incarnation === incarnation;
     if (resume !== undefined && !isOwn)
-      throw new WeighbridgeError(
-        "BAD_REQUEST",
-        `${name} cannot resume the rank of ${nameOf(resume.node)} in incarnation ${resume.incarnation}`,
-      );
+      throw badRequest(`${name} cannot resume the rank of ${nameOf(resume.node)} in incarnation ${resume.incarnation}`);
     const { passed = [], units = NO_UNITS, gathered, rendezvous = [], catalogue } = resume ?? {};
     const caller: PendingRegistration = {
       channel,

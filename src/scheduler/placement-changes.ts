@@ -27,8 +27,10 @@
 //       the same incarnation: each has said that all its parts have arrived.
 
 import type { Clock } from "../base/clock.ts";
-import { Deferred, waitFor } from "../base/deferred.ts";
+import { Deferred, sleep, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { InTurn } from "../base/in-turn.ts";
+import { waitUntil } from "../base/wait-until.ts";
 import { PREPARE } from "../contracts/control.ts";
 import { callJson } from "../peer/call-function.ts";
 import type { Peer } from "../peer/peer.ts";
@@ -92,8 +94,7 @@ type Preparation = {
 
 export class PlacementChanges {
   readonly #options: PlacementChangesOptions;
-  /** The last requested change; the next one comes behind it. */
-  #last: Promise<void> = Promise.resolve();
+  readonly #turns = new InTurn();
   /** Resolves when a node has answered, or the roster has changed. */
   #news = new Deferred<void>();
   #closed: WeighbridgeError | undefined;
@@ -130,9 +131,7 @@ export class PlacementChanges {
 
   async #inTurn(work: () => Promise<void>): Promise<void> {
     this.#open++;
-    const turn = this.#last.then(work);
-    this.#last = turn.catch(() => {}); // its caller gets it
-    await turn.finally(() => {
+    await this.#turns.run(work).finally(() => {
       this.#open--;
       this.#wake();
     });
@@ -223,7 +222,7 @@ export class PlacementChanges {
       if (await this.#tryAll(preparation, untilMs)) return preparation;
       this.#release(change.request.epoch); // PlacementChanges.C5
       const pauseMs = Math.min(Math.max(ASK_SOON_MS, PAUSE_SHARE * (clock.nowMs() - beganMs)), ASK_AGAIN_MS);
-      await new Promise<void>((resume) => clock.after(pauseMs, resume));
+      await sleep(clock, pauseMs);
     }
   }
 
@@ -243,11 +242,15 @@ export class PlacementChanges {
       const untilMs = Math.min(serversUntilMs, workersUntilMs);
       if (preparation.isPutOff && clock.nowMs() < untilMs) return false;
       for (const node of waiting) if (!asked.has(this.#stateOf(node))) this.#prepare(node, preparation);
-      const names = waiting.map(({ node }) => nameOf(node)).join(", ");
-      await waitFor(this.#news.promise, `${names} to prepare for the placement of epoch ${request.epoch}`, clock, {
-        deadlineMs: Math.max(0, untilMs - clock.nowMs()),
-      });
+      await this.#awaitNews(waiting, `prepare for the placement of epoch ${request.epoch}`, untilMs);
     }
+  }
+
+  /** Resolves when a node has answered, or the roster has changed. Throws DEADLINE, naming the nodes. */
+  async #awaitNews(waiting: readonly RosterEntry[], what: string, untilMs: number): Promise<void> {
+    const { clock } = this.#options;
+    const names = waiting.map(({ node }) => nameOf(node)).join(", ");
+    await waitFor(this.#news.promise, `${names} to ${what}`, clock, waitUntil(untilMs, clock));
   }
 
   /** What servers get from others, by what those said. */
@@ -313,10 +316,7 @@ export class PlacementChanges {
           },
         );
       }
-      const names = waiting.map(({ node }) => nameOf(node)).join(", ");
-      await waitFor(this.#news.promise, `${names} to have the parts of the placement of epoch ${epoch}`, clock, {
-        deadlineMs: Math.max(0, untilMs - clock.nowMs()),
-      });
+      await this.#awaitNews(waiting, `have the parts of the placement of epoch ${epoch}`, untilMs);
     }
   }
 

@@ -4,7 +4,7 @@
 //   PlacementEpochs.E1. The first epoch is 1, and each placement has one more than the one before it. No epoch names
 //       two placements: a restarted scheduler makes none before all nodes have resumed, since any may know a newer one.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, unsupported, WeighbridgeError } from "../base/errors.ts";
 import { Placements } from "../keys/placement-of.ts";
 import { EPOCH_MAX } from "../wire/frame.ts";
 import type { PlacementView } from "../wire/roster.ts";
@@ -36,7 +36,7 @@ export function nextPlacement(
     throw new WeighbridgeError("NO_ROUTE", "the next placement cannot be made before every node of the job was heard of", {
       retryable: true,
     });
-  if (current.epoch === EPOCH_MAX) throw new WeighbridgeError("UNSUPPORTED", `a job has at most ${EPOCH_MAX} placements`);
+  if (current.epoch === EPOCH_MAX) throw unsupported(`a job has at most ${EPOCH_MAX} placements`);
   const { policy = current.policy, servers = current.servers } = change;
   const isSame = policy === current.policy && servers === current.servers;
   const moved = change.moved ?? (isSame ? current.moved : undefined);
@@ -47,8 +47,7 @@ export function nextPlacement(
     ...(move === undefined ? {} : { move }),
   };
   const unknown = servers.filter((rank) => !slots.all().some((slot) => slot.role === "server" && slot.rank === rank));
-  if (unknown.length > 0)
-    throw new WeighbridgeError("BAD_ARGUMENT", `a placement names servers of the job, not server ${unknown.join(", ")}`);
+  if (unknown.length > 0) throw badArgument(`a placement names servers of the job, not server ${unknown.join(", ")}`);
   placements.of(next);
   return next;
 }

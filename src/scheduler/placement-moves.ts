@@ -14,7 +14,8 @@
 //   PlacementMoves.M4. One move at a time.
 
 import type { Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { sleep } from "../base/deferred.ts";
+import { unsupported, WeighbridgeError } from "../base/errors.ts";
 import { movedParts, PART_COUNT } from "../keys/placement.ts";
 import type { PlacementMove } from "../keys/placement-description.ts";
 import { Placements } from "../keys/placement-of.ts";
@@ -103,8 +104,7 @@ export class PlacementMoves {
   async #enter(to: readonly number[], { signal }: MoveOptions): Promise<void> {
     const { move, servers: from, moved = [] } = this.#placement;
     if (move !== undefined) return;
-    if (moved.length > 0)
-      throw new WeighbridgeError("UNSUPPORTED", "parts whose owners were named one by one do not move to other servers");
+    if (moved.length > 0) throw unsupported("parts whose owners were named one by one do not move to other servers");
     signal?.throwIfAborted();
     const servers = [...new Set([...from, ...to])].sort((a, b) => a - b);
     this.#checkAlive(servers);
@@ -146,7 +146,7 @@ export class PlacementMoves {
       report(at);
       partCount = nextCount(partCount, byteCount);
       // PlacementMoves.M2
-      if (byteCount > 0) await new Promise<void>((resume) => clock.after(clock.nowMs() - beganMs, resume));
+      if (byteCount > 0) await sleep(clock, clock.nowMs() - beganMs);
     }
   }
 

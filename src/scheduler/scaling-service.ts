@@ -2,7 +2,8 @@
 // comes to (docs/decisions/0073). What happens when is decided in scaling.ts.
 
 import { Deferred, waitFor } from "../base/deferred.ts";
-import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, unsupported, WeighbridgeError } from "../base/errors.ts";
+import { waitUntil } from "../base/wait-until.ts";
 import {
   scalingAsk,
   scalingEnded,
@@ -100,7 +101,7 @@ export class ScalingService {
   #refusal(): WeighbridgeError | undefined {
     const { mayScale = true } = this.#options;
     const why = "it speaks ps-lite's protocol (--van), whose nodes know no other number of servers";
-    return mayScale ? undefined : new WeighbridgeError("UNSUPPORTED", `the servers of this job cannot change: ${why}`);
+    return mayScale ? undefined : unsupported(`the servers of this job cannot change: ${why}`);
   }
 
   /** Scaling.S2 */
@@ -118,12 +119,12 @@ export class ScalingService {
       try {
         const channel = peer.channel(idOf("server", rank));
         if (channel === undefined) throw new WeighbridgeError("NO_ROUTE", `there is no channel to ${namesOf([rank])}`, { retryable: true });
-        return await callJson(channel, scalingSurvey, { servers }, clock, { deadlineMs: Math.max(0, untilMs - clock.nowMs()) });
+        return await callJson(channel, scalingSurvey, { servers }, clock, waitUntil(untilMs, clock));
       } catch (thrown) {
         const mayFollow = replicas > 1 && (isWeighbridgeError(thrown, "NODE_DEAD") || isWeighbridgeError(thrown, "NO_ROUTE"));
         if (!mayFollow || clock.nowMs() >= untilMs) throw thrown;
-        const wait = { deadlineMs: Math.max(0, untilMs - clock.nowMs()) };
-        await waitFor(news, `the standby of ${namesOf([rank])} to take over`, clock, wait).catch(() => Promise.reject(thrown));
+        const takenOver = waitFor(news, `the standby of ${namesOf([rank])} to take over`, clock, waitUntil(untilMs, clock));
+        await takenOver.catch(() => Promise.reject(thrown));
       }
     }
   }

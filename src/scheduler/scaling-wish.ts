@@ -7,7 +7,7 @@
 //   ScalingWish.W3. When a change ends, servers outside of the placement are retired: they leave, and nobody takes
 //       their ranks before they are gone.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, type WeighbridgeError } from "../base/errors.ts";
 import { PART_COUNT } from "../keys/placement.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import type { ScaleRequest, ScalingDirection, ScalingEnd } from "../wire/scaling.ts";
@@ -127,5 +127,5 @@ export function namesOf(ranks: readonly number[]): string {
 }
 
 function bad(rule: string, given: unknown): WeighbridgeError {
-  return new WeighbridgeError("BAD_REQUEST", `${rule}, not ${String(given)}`);
+  return badRequest(`${rule}, not ${String(given)}`);
 }

@@ -19,9 +19,10 @@
 //       (PlacementChanges.C7) is made again, with that one: the change goes on. TAKEOVERS_MAX times.
 
 import type { Clock } from "../base/clock.ts";
-import { Deferred, waitFor } from "../base/deferred.ts";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { Deferred, sleep, waitFor } from "../base/deferred.ts";
+import { badRequest, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { waitUntil } from "../base/wait-until.ts";
 import { nameOf, rankOf, roleOf } from "../wire/node-id.ts";
 import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import type { ScaleRequest, ScalingDirection, ScalingEnd, ScalingReport, ScalingStep, ScalingView } from "../wire/scaling.ts";
@@ -126,12 +127,12 @@ export class Scaling {
     const current = this.#current;
     const what = direction === undefined ? "change of the servers" : `scale-${direction}`;
     if (wish === undefined || current === undefined || (direction !== undefined && directionOf(current.sets) !== direction))
-      throw new WeighbridgeError("BAD_REQUEST", `no ${what} is under way that could be taken back`);
-    if (current.step === "leaving") throw new WeighbridgeError("BAD_REQUEST", `the ${what} has moved all parts: ask for another change`);
+      throw badRequest(`no ${what} is under way that could be taken back`);
+    if (current.step === "leaving") throw badRequest(`the ${what} has moved all parts: ask for another change`);
     this.#write({ ...wish, isBack: true });
     current.abort.abort(new WeighbridgeError("ABORTED", "its rollback was asked for"));
     const { outcome, reason } = await this.ended(wish.number);
-    if (outcome !== "rolledBack") throw new WeighbridgeError("BAD_REQUEST", `change ${wish.number} was not taken back: ${reason}`);
+    if (outcome !== "rolledBack") throw badRequest(`change ${wish.number} was not taken back: ${reason}`);
     return wish.number;
   }
 
@@ -149,7 +150,7 @@ export class Scaling {
     if (known !== undefined) return known;
     this.#checkOpen();
     if (!this.#wishes.some((wish) => wish.number === number))
-      throw new WeighbridgeError("BAD_REQUEST", `there is no change ${number} of the servers, or it has ended long ago`);
+      throw badRequest(`there is no change ${number} of the servers, or it has ended long ago`);
     const waiting = this.#waiting.get(number) ?? new Deferred<ScalingEnd>();
     this.#waiting.set(number, waiting);
     return await waiting.promise;
@@ -324,10 +325,8 @@ export class Scaling {
       const lost = [...missing.servers, ...missing.standbys, ...missing.filling].find((rank) => current.lost.has(rank));
       if (lost !== undefined)
         throw new WeighbridgeError("ABORTED", `a process of ${namesOf([lost])} has ended, and no other one is started for it`);
-      await waitFor(this.#news.promise, awaitedText(missing), clock, {
-        deadlineMs: Math.max(0, current.untilMs - clock.nowMs()),
-        signal: current.abort.signal,
-      });
+      const wait = { ...waitUntil(current.untilMs, clock), signal: current.abort.signal };
+      await waitFor(this.#news.promise, awaitedText(missing), clock, wait);
     }
   }
 
@@ -396,7 +395,7 @@ export class Scaling {
         this.#checkOpen();
         if (tries === BACK_TRIES) return reasonOf(thrown);
       }
-      await new Promise<void>((resolve) => clock.after(BACK_DELAY_MS, resolve));
+      await sleep(clock, BACK_DELAY_MS);
       this.#checkOpen();
     }
   }
@@ -412,7 +411,7 @@ export class Scaling {
     const staying = (): readonly RosterEntry[] =>
       view().nodes.filter(({ role, isRetired, state }) => role !== "worker" && isRetired === true && state === "alive");
     while (staying().length > 0 && clock.nowMs() < untilMs) {
-      const news = waitFor(this.#news.promise, "servers to leave", clock, { deadlineMs: Math.max(0, untilMs - clock.nowMs()) });
+      const news = waitFor(this.#news.promise, "servers to leave", clock, waitUntil(untilMs, clock));
       await news.catch(() => {}); // they leave later, or are found dead
       this.#checkOpen();
     }

@@ -2,7 +2,7 @@
 // epoch, generations of workers, the catalogue. Each is decided in a file of its own, and learns of the roster here.
 
 import type { Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, type WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { catalogueClear, catalogueFind, catalogueList, catalogueOpen, catalogueReserve, catalogueTell } from "../contracts/catalogue.ts";
 import type { JsonContract } from "../contracts/contract.ts";
@@ -141,12 +141,12 @@ export class SchedulerServices {
   }
 
   #lend({ id, name }: Channel, request: UnitsRequest): UnitsReply | Promise<UnitsReply> {
-    if (roleOf(id) !== "worker") throw new WeighbridgeError("BAD_REQUEST", `units are lent to workers, not to ${name}`);
+    if (roleOf(id) !== "worker") throw badRequest(`units are lent to workers, not to ${name}`);
     return this.#units.request(rankOf(id), request);
   }
 
   #meet({ id, incarnation, name }: Channel, request: RendezvousRequest): RendezvousReply | Promise<RendezvousReply> {
-    if (roleOf(id) !== "worker") throw new WeighbridgeError("BAD_REQUEST", `a rendezvous is for workers, and ${name} is none`);
+    if (roleOf(id) !== "worker") throw badRequest(`a rendezvous is for workers, and ${name} is none`);
     return this.#rendezvous.come({ rank: rankOf(id), incarnation }, request);
   }
 

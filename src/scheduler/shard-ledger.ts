@@ -8,7 +8,7 @@
 //   ShardLedger.L3. An epoch that is over stays over; of it only that is kept, and for a while its `repeatedCount`.
 //   ShardLedger.L4. After a restart nothing is lent before every live worker has reported what it has done and holds.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
 import { type EpochDescription, epochProblem, type Runs, type UnitsClaim, type UnitsReply, type UnitsRequest } from "../wire/units.ts";
 import { EpochUnits } from "./epoch-units.ts";
@@ -112,7 +112,7 @@ export class ShardLedger {
    */
   report(rank: number, request: UnitsRequest): Runs {
     const problem = epochProblem(request);
-    if (problem !== undefined) throw new WeighbridgeError("BAD_REQUEST", problem);
+    if (problem !== undefined) throw badRequest(problem);
     if (this.#isOver(request)) return request.held;
     const epoch = this.#epochOf(request);
     if (!this.#present.includes(rank)) {

@@ -18,7 +18,7 @@
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred, waitFor } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { idOf } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
@@ -107,7 +107,7 @@ export class WorkerScaling {
    */
   async rollBack(): Promise<number> {
     const wish = this.#wish;
-    if (wish === undefined || !this.#isAwaiting(wish)) throw bad("no workers are waited for, and nothing can be taken back");
+    if (wish === undefined || !this.#isAwaiting(wish)) throw badRequest("no workers are waited for, and nothing can be taken back");
     const ended = this.#end.promise;
     this.#goBack("its rollback was asked for");
     // They leave later.
@@ -221,16 +221,17 @@ export class WorkerScaling {
   #countAfter({ to, add, leave, timeoutMs = 1 }: WorkersRequest, staying: readonly RosterEntry[]): number {
     const { workerCount: min } = this.#options;
     const max = this.#countMax;
-    if (timeoutMs < 1) throw bad(`new workers are waited for at least 1 ms, not ${timeoutMs}`);
+    if (timeoutMs < 1) throw badRequest(`new workers are waited for at least 1 ms, not ${timeoutMs}`);
     if ([to, add, leave].filter((one) => one !== undefined).length !== 1)
-      throw bad("a change of the workers says one thing: to how many workers, how many more, or which ones leave");
+      throw badRequest("a change of the workers says one thing: to how many workers, how many more, or which ones leave");
     const unknown = leave?.find((rank) => !staying.some((entry) => entry.rank === rank));
-    if (unknown !== undefined) throw bad(`the job has worker ${staying.map(({ rank }) => rank).join(", ")}, and no worker ${unknown}`);
-    if (leave !== undefined && new Set(leave).size < leave.length) throw bad(`each worker is named once, not ${leave.join(", ")}`);
+    if (unknown !== undefined)
+      throw badRequest(`the job has worker ${staying.map(({ rank }) => rank).join(", ")}, and no worker ${unknown}`);
+    if (leave !== undefined && new Set(leave).size < leave.length) throw badRequest(`each worker is named once, not ${leave.join(", ")}`);
     const count =
       to ?? (leave === undefined ? Math.max(staying.length, this.#wish?.count ?? 0) + (add ?? 0) : staying.length - leave.length);
     if (count >= min && count <= max) return count; // WorkerScaling.W2
-    throw bad(`this job has ${allowedText(min, max)}; ${count} were asked for`);
+    throw badRequest(`this job has ${allowedText(min, max)}; ${count} were asked for`);
   }
 
   /** Those that stay, and the lowest that nobody has. */
@@ -249,8 +250,4 @@ function workersOf({ nodes }: RosterView): readonly RosterEntry[] {
 function allowedText(min: number, max: number): string {
   if (min === max) return `${min} workers, no more and no fewer: start it with a range, as --workers 2..8`;
   return max >= WORKERS_MAX ? `at least ${min} workers` : `${min} to ${max} workers`;
-}
-
-function bad(message: string): WeighbridgeError {
-  return new WeighbridgeError("BAD_REQUEST", message);
 }

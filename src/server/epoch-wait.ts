@@ -8,7 +8,7 @@
 //   EpochWait.W2. No request waits forever: an epoch that the scheduler does not know within WAIT_MS gets WRONG_EPOCH.
 
 import type { Clock } from "../base/clock.ts";
-import { Deferred } from "../base/deferred.ts";
+import { Deferred, sleep } from "../base/deferred.ts";
 import type { Channel } from "../peer/channel.ts";
 import { KeptRequest } from "../peer/kept-request.ts";
 import { FrameHeader } from "../wire/frame.ts";
@@ -86,7 +86,7 @@ export class EpochWait {
         this.#handleAll(true); // EpochWait.W2
         break;
       }
-      await new Promise<void>((resume) => this.#clock.after(ASK_AGAIN_MS, resume));
+      await sleep(this.#clock, ASK_AGAIN_MS);
     }
     this.#isRequesting = false;
     if (this.#queues.size > 0) void this.#requestUntilKnown(); // they came after the last answer

@@ -9,7 +9,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { unsupported, WeighbridgeError } from "../base/errors.ts";
 import { PlacementHold } from "../cluster/placement-hold.ts";
 import type { PrepareRequest } from "../wire/control.ts";
 import type { Ownership } from "./ownership.ts";
@@ -61,7 +61,7 @@ export class PlacementPrepare {
     if (isLoading) throw new WeighbridgeError("QUEUE_FULL", `server ${ownership.rank} is loading what was saved`, { retryable: true });
     if (servers !== undefined && ownership.hasAppCut) {
       const why = "an application of this job chose the servers of its requests itself (setSlicer, or a C++ worker)";
-      throw new WeighbridgeError("UNSUPPORTED", `server ${ownership.rank} cannot take part in a change of the servers: ${why}`);
+      throw unsupported(`server ${ownership.rank} cannot take part in a change of the servers: ${why}`);
     }
     this.#hold ??= new PlacementHold(this.#clock, () => {
       this.#hold = undefined;

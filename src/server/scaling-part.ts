@@ -8,7 +8,7 @@
 //       and no change wants it.
 
 import { Deferred } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { unsupported } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { SpareNotice, SurveyReply } from "../wire/scaling.ts";
 import { StoreHandle } from "./kv/store-handle.ts";
@@ -45,12 +45,11 @@ export class ScalingPart {
   /** Throws UNSUPPORTED. */
   survey(): SurveyReply {
     const { arena, ownership } = this.#server;
-    if (this.#server.isStopping)
-      throw new WeighbridgeError("UNSUPPORTED", `the servers of this job cannot change: server ${ownership.rank} is being stopped`);
+    if (this.#server.isStopping) throw unsupported(`the servers of this job cannot change: server ${ownership.rank} is being stopped`);
     const app = this.#fixedApplication();
     if (app !== undefined) {
       const why = `${app} has keys of the kv face, in contiguous ranges of the servers, which do not move`;
-      throw new WeighbridgeError("UNSUPPORTED", `the servers of this job cannot change: ${why} (server ${ownership.rank})`);
+      throw unsupported(`the servers of this job cannot change: ${why} (server ${ownership.rank})`);
     }
     return { stateBytes: arena.stateUsedBytes, stateBytesMax: arena.stateBytesMax };
   }

@@ -3,7 +3,7 @@
 // business.
 
 import type { Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { unsupported, WeighbridgeError } from "../base/errors.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
 import type { WorkerIncarnation } from "../consistency/worker-incarnations.ts";
@@ -292,7 +292,7 @@ export class Server {
     for (const [owner, { keyCount }] of this.parameters.sums.all) {
       if (owner === "data" || keyCount === 0) continue;
       const why = `application ${owner} of the kv face has ${keyCount} keys on server ${this.ownership.rank}, which do not move`;
-      throw new WeighbridgeError("UNSUPPORTED", `the servers of this job cannot change: ${why}`);
+      throw unsupported(`the servers of this job cannot change: ${why}`);
     }
   }
 

@@ -5,7 +5,7 @@
 //   ParameterSpec.P2. Two specs are equal if every field is. Differences are listed by field, under the names of the
 //       options.
 
-import { badArgument, badRequest, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, badRequest, unsupported, WeighbridgeError } from "../base/errors.ts";
 import type { ConsistencyMode } from "../consistency/consistency-phases.ts";
 import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
 import { type Check, count, flag, list, object, oneOf, optional, shortText } from "../wire/json-body.ts";
@@ -161,5 +161,5 @@ export function checkChange(spec: ParameterSpec, { updates, reduce, staleness }:
   if (spec.kind === "table") checkRowType({ ...spec, reduce });
   if (spec.kind !== "table" || !spec.versions || (updates === "async" && staleness === Infinity)) return;
   const text = `${spec.name} counts versions of its rows for caches, which bound staleness by versions, not clocks: its consistency stays "asp"`;
-  throw new WeighbridgeError("UNSUPPORTED", text);
+  throw unsupported(text);
 }

@@ -1,10 +1,10 @@
 // memory-cluster — a whole cluster in one process over memory links and a simulated clock, without latency or losses:
 // every run is the same. For tests of what nodes send to each other; SimCluster simulates a network.
 
-import type { Log } from "../base/log.ts";
+import type { Log, LogFields } from "../base/log.ts";
 import type { Postoffice } from "../faces/kv/postoffice.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
-import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
+import type { Link, LinkReader, Transport } from "../transport/transport.ts";
 import { idOf, type Role } from "../wire/node-id.ts";
 import { SimClock } from "./sim-clock.ts";
 import { type OfficeOptions, startOffice } from "./start-office.ts";
@@ -60,7 +60,7 @@ export class MemoryCluster {
       role,
       label: `${role} ${rank}`,
       clock: this.clock,
-      log: this.#log(),
+      log: lineLog((level, message) => this.logLines.push(`${level} ${message}`)),
       transport: this.#transport(node),
       ...this.#options,
       ...options,
@@ -103,44 +103,32 @@ export class MemoryCluster {
     return office;
   }
 
-  #log(): Log {
-    const line =
-      (level: string) =>
-      (message: string): void => {
-        this.logLines.push(`${level} ${message}`);
-      };
-    return { debug: line("debug"), info: line("info"), warn: line("warn"), error: line("error") };
-  }
-
   #transport(node: number): Transport {
     const links: Link[] = [];
     this.links.set(node, links);
-    return new TappedTransport(new MemoryTransport({ clock: this.clock, hub: this.hub }), links);
+    return tappedTransport(new MemoryTransport({ clock: this.clock, hub: this.hub }), (link) => links.push(link));
   }
 }
 
-/** Shows the links of a node to the test. */
-class TappedTransport implements Transport {
-  readonly #inner: Transport;
-  readonly #links: Link[];
-
-  constructor(inner: Transport, links: Link[]) {
-    this.#inner = inner;
-    this.#links = links;
-  }
-
-  async listen(address: Address, accept: (link: Link) => LinkReader): Promise<Listener> {
-    return await this.#inner.listen(address, this.#tapped(accept));
-  }
-
-  async connect(address: Address, open: (link: Link) => LinkReader, options: ConnectOptions): Promise<Link> {
-    return await this.#inner.connect(address, this.#tapped(open), options);
-  }
-
-  #tapped(readerFor: (link: Link) => LinkReader): (link: Link) => LinkReader {
-    return (link) => {
-      this.#links.push(link);
+/** Shows the links of a node to the test; what `opened` throws refuses a link. */
+export function tappedTransport(inner: Transport, opened: (link: Link) => void): Transport {
+  const tapped =
+    (readerFor: (link: Link) => LinkReader) =>
+    (link: Link): LinkReader => {
+      opened(link);
       return readerFor(link);
     };
-  }
+  return {
+    listen: (address, accept) => inner.listen(address, tapped(accept)),
+    connect: (address, open, options) => inner.connect(address, tapped(open), options),
+  };
+}
+
+/** Shows every line to the test. */
+export function lineLog(take: (level: keyof Log, message: string, fields: LogFields | undefined) => void): Log {
+  const line =
+    (level: keyof Log) =>
+    (message: string, fields?: LogFields): void =>
+      take(level, message, fields);
+  return { debug: line("debug"), info: line("info"), warn: line("warn"), error: line("error") };
 }

@@ -2,12 +2,12 @@
 // simulated clock. For tests of src/pslite; a test may connect raw peers to it.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import type { Log } from "../base/log.ts";
 import type { Postoffice } from "../faces/kv/postoffice.ts";
 import { PsliteGateway, type PsliteGatewayOptions } from "../pslite/gateway.ts";
 import { MemoryHub, MemoryTransport } from "../transport/memory-transport.ts";
-import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../transport/transport.ts";
+import type { Address, Link, Transport } from "../transport/transport.ts";
 import type { Role } from "../wire/node-id.ts";
+import { lineLog, tappedTransport } from "./memory-cluster.ts";
 import { SimClock } from "./sim-clock.ts";
 import { type OfficeOptions, startOffice } from "./start-office.ts";
 
@@ -54,7 +54,7 @@ export class PsliteCluster {
     const { serverCount = 1, workerCount = 1, heartbeatIntervalMs = 1000, heartbeatTimeoutMs = 5000 } = rest;
     const incarnation = ++this.#startCount;
     const common = { serverCount, workerCount, heartbeatIntervalMs, heartbeatTimeoutMs, schedulerAddress: PSLITE_SCHEDULER, incarnation };
-    const log = this.#log(name);
+    const log = lineLog((level, message, fields = {}) => this.logLines.push(`${name} ${level} ${message} ${JSON.stringify(fields)}`));
     const timeout = startTimeoutMs === undefined ? {} : { startTimeoutMs };
     const transport = this.transport(name);
     const gateway = new PsliteGateway({ ...rest, ...common, ...timeout, role, transport, clock: this.clock, log });
@@ -104,32 +104,18 @@ export class PsliteCluster {
   transport(name: string): Transport {
     const links: Link[] = [];
     this.links.set(name, links);
-    const inner = new MemoryTransport({ clock: this.clock, hub: this.hub });
-    const tapped =
-      (readerFor: (link: Link) => LinkReader) =>
-      (link: Link): LinkReader => {
-        if (this.#dead.has(name)) throw new WeighbridgeError("NO_ROUTE", `${name} is dead`, { retryable: true });
-        links.push(link);
-        return readerFor(link);
-      };
+    const inner = tappedTransport(new MemoryTransport({ clock: this.clock, hub: this.hub }), (link) => {
+      if (this.#dead.has(name)) throw new WeighbridgeError("NO_ROUTE", `${name} is dead`, { retryable: true });
+      links.push(link);
+    });
     return {
-      listen: async (address: Address, accept: (link: Link) => LinkReader): Promise<Listener> => {
+      listen: async (address, accept) => {
         const bound = address.endsWith(":0") ? address.replace(/0$/, String(this.#ports++)) : address;
-        const listener = await inner.listen(memoryOf(bound), tapped(accept));
+        const listener = await inner.listen(memoryOf(bound), accept);
         return { address: bound, close: () => listener.close() };
       },
-      connect: async (address: Address, open: (link: Link) => LinkReader, options: ConnectOptions): Promise<Link> =>
-        await inner.connect(memoryOf(address), tapped(open), options),
+      connect: (address, open, options) => inner.connect(memoryOf(address), open, options),
     };
-  }
-
-  #log(name: string): Log {
-    const line =
-      (level: string) =>
-      (message: string, fields: Readonly<Record<string, unknown>> = {}): void => {
-        this.logLines.push(`${name} ${level} ${message} ${JSON.stringify(fields)}`);
-      };
-    return { debug: line("debug"), info: line("info"), warn: line("warn"), error: line("error") };
   }
 }
 

@@ -7,7 +7,7 @@
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import { RingQueue } from "../base/ring-queue.ts";
 import {
   type Address,
@@ -92,7 +92,7 @@ export class MemoryTransport implements Transport {
 
 function checkAddress(address: Address): void {
   if (/^memory:\/\/[^\s/]+$/.test(address)) return;
-  throw new WeighbridgeError("BAD_ARGUMENT", `"${address}" cannot be used as an address: expected "memory://name"`);
+  throw badArgument(`"${address}" cannot be used as an address: expected "memory://name"`);
 }
 
 /** One write, and how far it got: `chunks[index]` from `offset` on is still to be copied. */

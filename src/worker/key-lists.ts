@@ -1,7 +1,7 @@
 // key-lists — the keys and rows of a table as callers give them, checked before anything is done with them.
 
 import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
-import { firstKeyFrom } from "../keys/key-range.ts";
+import { firstKeyFrom } from "../keys/first-key-from.ts";
 import { wrongLength } from "./caller-array.ts";
 
 /**

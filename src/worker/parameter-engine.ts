@@ -3,7 +3,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import { allEnded, type WaitOptions } from "../base/deferred.ts";
-import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, unsupported } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { Arena } from "../kernel/arena.ts";
 import { addRows } from "../kernel/element-loops.ts";
@@ -101,10 +101,7 @@ export class ParameterEngine {
   async embedding<E extends RowElement>(wanted: Wanted<TableSpec>, wait: WaitOptions, rowType?: PsRowType): Promise<Embedding<E>> {
     const { spec, ...open } = await this.#open(wanted, wait);
     if (typeof spec.rowType === "object" && rowType === undefined)
-      throw new WeighbridgeError(
-        "UNSUPPORTED",
-        `${JSON.stringify(spec.name)} has rows of a type of its own, ${spec.rowType.name}: describe it, with that rowType`,
-      );
+      throw unsupported(`${JSON.stringify(spec.name)} has rows of a type of its own, ${spec.rowType.name}: describe it, with that rowType`);
     const [element, { arena }, merge] = [elementOf(spec), this.#planner, mergeOf(spec.optimizer)];
     const rows = { arena, element, width: rowElements(spec), merge, rowType: rowType ?? { name: element, add: addRows } };
     const ofTable = { planner: this.#planner, caches: this.#caches, merge: spec.rowType === undefined ? merge : rowJoin(rows) };

@@ -15,7 +15,7 @@
 
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
-import { type WaitOptions, waitFor } from "../base/deferred.ts";
+import { restOf, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions } from "../base/known-options.ts";
 import { RunSet } from "../base/run-set.ts";
@@ -149,7 +149,7 @@ export class UnitFeed {
   async next(wait: WaitOptions = {}): Promise<Unit | "idle" | "over"> {
     checkWaitOptions(wait);
     const [{ deadlineMs }, { name, epoch }] = [wait, this.description];
-    const giveUpAtMs = this.#clock.nowMs() + (deadlineMs ?? Infinity);
+    const rest = restOf(wait, this.#clock);
     for (;;) {
       if (this.#isClosed) throw new WeighbridgeError("CLOSED", `the units of epoch ${epoch} of "${name}" were closed`);
       const lent = this.hasRetired && this.description.assignment !== "rounds" ? undefined : this.#stock.shift();
@@ -158,8 +158,7 @@ export class UnitFeed {
       const excess = `${this.#begun.size} units of epoch ${epoch} of "${name}" were begun and none of them is done: call done() for each`;
       if (this.#begun.size >= UNITS_HELD_MAX) throw new WeighbridgeError("QUEUE_FULL", excess);
       const open = this.#open ?? this.#request({ isPatient: true });
-      const restMs = deadlineMs === undefined ? undefined : Math.max(0, giveUpAtMs - this.#clock.nowMs());
-      await waitFor(open.answer, `a unit of "${name}"`, this.#clock, { ...wait, deadlineMs: restMs });
+      await waitFor(open.answer, `a unit of "${name}"`, this.#clock, rest());
       if (!open.isPatient || this.#stock.length > 0 || this.#isOver || this.#isClosed) continue;
       this.#checkAwaited(deadlineMs);
       return "idle"; // UnitFeed.F4

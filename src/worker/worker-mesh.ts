@@ -11,7 +11,7 @@
 //       that this worker serves (Worker.S1): nothing is dispatched here.
 
 import type { Clock } from "../base/clock.ts";
-import { badRequest, WeighbridgeError } from "../base/errors.ts";
+import { badRequest, unsupported, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { collectivePart } from "../contracts/collective.ts";
@@ -156,7 +156,7 @@ export class WorkerMesh {
     const { listenAddress, advertise } = this.#options;
     if (listenAddress === "") {
       const message = "workers are not joined with each other over ps-lite's protocol (--van zmq or p3)";
-      throw new WeighbridgeError("UNSUPPORTED", `${message}: to reduce among workers, start all nodes with --van weighbridge`);
+      throw unsupported(`${message}: to reduce among workers, start all nodes with --van weighbridge`);
     }
     this.#membership.checkDialer = ({ node }) => this.#checkDialer(node);
     const bound = await this.#peer.listen(listenAddress);

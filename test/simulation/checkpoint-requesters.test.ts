@@ -77,8 +77,8 @@ class Stage {
 
   /** What lies where checkpoints are, without the random ends of names. */
   async names(): Promise<string[]> {
-    const entries = await this.disk.mount(this.cluster.clock, 0).layer.list(ROOT);
-    return entries.map(({ name }) => name.replace(/-[0-9a-f]{12}$/, "")).sort();
+    const names = await this.disk.mount(this.cluster.clock, 0).layer.list(ROOT);
+    return names.map((name) => name.replace(/-[0-9a-f]{12}$/, "")).sort();
   }
 
   commandLine(host: string): ClusterRequest {

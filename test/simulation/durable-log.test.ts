@@ -204,7 +204,7 @@ test("a damaged byte before the last batch is STATE_CORRUPT, with its path and o
   );
   await stage.clock.runUntil(log.close(), { untilMs: stage.clock.nowMs() + 60_000 });
   const { layer } = stage.disk.mount(stage.clock, 0);
-  const names = (await layer.list(DIRECTORY)).map(({ name }) => name).filter((name) => name.startsWith("log-"));
+  const names = (await layer.list(DIRECTORY)).filter((name) => name.startsWith("log-"));
   const file = await layer.open(`${DIRECTORY}/${names.sort()[0]}`);
   const byte = new Uint8Array(1);
   await file.read(byte, 100);

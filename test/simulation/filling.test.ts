@@ -96,7 +96,7 @@ test("with a head that dies while its standby is being filled the rank is dead: 
   const { cluster } = stage;
   await cluster.run(cluster.startNode(STANDBY));
   const { replica } = stage.serverOf(STANDBY);
-  while (replica?.isFilling !== true) cluster.clock.step();
+  while (replica?.repeater.isFilling !== true) cluster.clock.step();
   cluster.kill(HEAD);
   await assert.rejects(stage.push(), throwsCode("NODE_DEAD"));
   await cluster.clock.advance(1000);

@@ -83,7 +83,7 @@ export class StopStage implements AsyncDisposable {
   async savedFiles(): Promise<number> {
     const { layer } = this.#disk.mount(this.cluster.clock, 0);
     const found = layer.list("/stopped/server-0").catch(() => []); // there is no such directory
-    return (await this.cluster.run(found)).filter(({ name }) => name !== "lock").length;
+    return (await this.cluster.run(found)).filter((name) => name !== "lock").length;
   }
 
   /** Whether a server has said that what it has is lost with it. */

@@ -64,7 +64,7 @@ test("what was acknowledged is on both, bit for bit, also for DC-ASGD, links tha
   }
   assert.equal((await cluster.run(large.pull(manyKeys))).length, manyKeys.length);
   assert.deepEqual(
-    [serverOf(STANDBY).replica?.applied, serverOf(HEAD).replica?.log.acknowledged],
+    [serverOf(STANDBY).replica?.repeater.applied, serverOf(HEAD).replica?.log.acknowledged],
     Array(2).fill(serverOf(HEAD).replica?.log.position),
   );
 });
@@ -178,7 +178,7 @@ test("a standby that could not repeat what it has acknowledged takes over from n
   await own.run(rows.push([7], Float32Array.of(1)));
   const replica = (own.office(STANDBY).server as Server).replica as Replica;
   let failedAt = 0;
-  replica.repeat = (first) => {
+  replica.repeater.repeat = (first) => {
     failedAt = first;
     // the scheduler decides before it can hear that the standby leaves
     own.network.partition(own.hostOf(STANDBY), own.hostOf(SCHEDULER_ID), { isOneWay: true });

@@ -95,7 +95,7 @@ export class SimDisk {
         }),
       rename: (from, to) => timed(() => this.#rename(from, to)),
       makeDirectory: (path) => timed(() => void this.#makeDirectory(path)),
-      list: (path) => timed(() => [...this.#directoryAt(path).entries].map(([name, node]) => ({ name, isDirectory: "entries" in node }))),
+      list: (path) => timed(() => [...this.#directoryAt(path).entries.keys()]),
       remove: (path) =>
         timed(() => {
           try {

@@ -97,7 +97,7 @@ export function memoryFiles(files: ReadonlyMap<string, Uint8Array>): FileLayer {
         close: async () => {},
       };
     },
-    list: async () => [...files.keys()].map((path) => ({ name: basename(path), isDirectory: false })),
+    list: async () => [...files.keys()].map((path) => basename(path)),
     create: refuse,
     rename: refuse,
     makeDirectory: refuse,

@@ -13,7 +13,7 @@
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { badArgument, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, unsupported } from "../../base/errors.ts";
 import { checkWaitOptions } from "../../base/known-options.ts";
 import { checkGroupOptions, type GroupOptions, type OwnArray, ParameterGroup } from "../parameter-group.ts";
 import { buildTree, type FlatTree, flattenTree, type JaxArray, type TreeStructure } from "./array-tree.ts";
@@ -111,7 +111,7 @@ export class PsParameters<T> {
 
 function checkFloat32({ names, arrays }: FlatTree): void {
   for (const [i, { dtype }] of arrays.entries()) {
-    if (dtype !== "float32") throw new WeighbridgeError("UNSUPPORTED", `the servers hold float32; ${names[i]} is of ${dtype}`);
+    if (dtype !== "float32") throw unsupported(`the servers hold float32; ${names[i]} is of ${dtype}`);
   }
 }
 

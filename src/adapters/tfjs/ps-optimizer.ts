@@ -9,7 +9,7 @@
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { badArgument, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, unsupported } from "../../base/errors.ts";
 import { checkWaitOptions } from "../../base/known-options.ts";
 import { checkGroupOptions, type GroupOptions, ParameterGroup } from "../parameter-group.ts";
 import type { TfGradients, TfLayerVariable, TfModule, TfOptimizer, TfTensor, TfVariable } from "./tf-module.ts";
@@ -118,12 +118,7 @@ function optimizerClass(Base: new () => TfOptimizer) {
     }
 
     getWeights(): Promise<never> {
-      return Promise.reject(
-        new WeighbridgeError(
-          "UNSUPPORTED",
-          "the optimizer's state is on the servers: session.checkpoint() saves it, save() without it works",
-        ),
-      );
+      return Promise.reject(unsupported("the optimizer's state is on the servers: session.checkpoint() saves it, save() without it works"));
     }
 
     setWeights(): Promise<never> {

@@ -12,7 +12,7 @@
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { badArgument, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, unsupported } from "../../base/errors.ts";
 import { checkWaitOptions } from "../../base/known-options.ts";
 import type { ParameterGroup } from "../parameter-group.ts";
 import type { TfGradients, TfModule, TfTensor, TfVariable } from "./tf-module.ts";
@@ -131,5 +131,5 @@ function isList(gradients: TfGradients): gradients is Extract<TfGradients, reado
 export async function floatsOf(tensor: TfTensor): Promise<Float32Array> {
   const values = await tensor.data();
   if (values instanceof Float32Array && tensor.dtype === "float32") return values;
-  throw new WeighbridgeError("UNSUPPORTED", `the servers hold float32; this is a tensor of ${tensor.dtype}`);
+  throw unsupported(`the servers hold float32; this is a tensor of ${tensor.dtype}`);
 }

@@ -29,7 +29,7 @@ export function progressFacts(standing: Standing): readonly Fact[] {
   const left = ((sampleTotal - sampleCount) / sampleCount) * seconds;
   return [
     { text: `step ${number(step).padStart(number(stepTotal).length)}/${number(stepTotal)}`, rank: 0 },
-    { text: sampleCount === sampleTotal ? "done" : `${durationText(left)} left`, rank: 1 },
+    { text: sampleCount === sampleTotal ? "done" : `${secondsText(left)} left`, rank: 1 },
     { text: `${rateText(sampleCount / batchSize / seconds)} steps/s`, rank: 3 },
     { text: `waiting ${percent(waitShare)}`, rank: 2 },
     { text: `loss ${lossText(loss, 3)}`, rank: 5 },
@@ -57,7 +57,7 @@ export function rateText(perSecond: number): string {
   return perSecond >= 100 ? number(Math.round(perSecond)) : perSecond.toPrecision(2);
 }
 
-function durationText(seconds: number): string {
+function secondsText(seconds: number): string {
   if (!Number.isFinite(seconds)) return "?";
   if (seconds < SECONDS_MAX) return `${Math.ceil(seconds)} s`;
   const minutes = Math.ceil(seconds / 60);

@@ -18,8 +18,8 @@
 
 import { assert } from "../../base/assert.ts";
 import type { Clock } from "../../base/clock.ts";
-import { Deferred, type WaitOptions } from "../../base/deferred.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { Deferred, sleep, type WaitOptions } from "../../base/deferred.ts";
+import { unsupported, WeighbridgeError } from "../../base/errors.ts";
 import type { RowArray } from "../../kernel/row-element.ts";
 import type { Collective } from "../../worker/collective.ts";
 import type { CompletedRound, LevelTwo } from "../../worker/level-one/level-two.ts";
@@ -107,8 +107,7 @@ export class AllReduceLevel implements ModelLevel {
 
   setWeights(plan: KeyPlan, values: RowArray): void | Promise<void> {
     const { after } = this.#options;
-    if (after?.setWeights === undefined)
-      throw new WeighbridgeError("UNSUPPORTED", `key ${plan.key} has no weights here: the model has no updater`);
+    if (after?.setWeights === undefined) throw unsupported(`key ${plan.key} has no weights here: the model has no updater`);
     return after.setWeights(plan, values);
   }
 
@@ -131,7 +130,7 @@ export class AllReduceLevel implements ModelLevel {
         underWay = Promise.all(pieces.map(async (piece) => await this.#reduce(piece)));
         underWay.catch(() => {}); // it is awaited below
         await before; // AllReduceLevel.G2
-        if (pieces.length === 0) await this.#pause();
+        if (pieces.length === 0) await sleep(this.#options.clock, PAUSE_MS);
         if (this.#hasBegunAll()) await underWay; // nothing to tell of until then; others may be ready when it is over
       }
     } catch (thrown) {
@@ -207,10 +206,6 @@ export class AllReduceLevel implements ModelLevel {
 
   #hasBegunAll(): boolean {
     return [...this.#rounds.values()].every(({ begun, values }) => begun === values.length);
-  }
-
-  async #pause(): Promise<void> {
-    await new Promise<void>((resolve) => void this.#options.clock.after(PAUSE_MS, resolve));
   }
 }
 

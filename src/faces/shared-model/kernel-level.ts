@@ -2,7 +2,7 @@
 // which every worker has a copy. It does what level 1 of a local model does with the sum of its devices, so the bits
 // are the same: it is a CpuBackend with memory of its own, whose one device pushes the sum.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { unsupported } from "../../base/errors.ts";
 import { copyElements, type RowArray } from "../../kernel/row-element.ts";
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import { CpuBackend, type CpuBackendOptions, createCpuMemory } from "../../worker/level-one/cpu-backend.ts";
@@ -63,6 +63,5 @@ export class KernelLevel implements LevelTwo {
 
 /** Throws UNSUPPORTED for an updater that would not go on from weights that were set; servers refuse the same. */
 export function checkSettable({ key }: KeyPlan, { type }: ResolvedOptimizer): void {
-  if (type === "ftrl")
-    throw new WeighbridgeError("UNSUPPORTED", `the weights of key ${key} cannot be set: ftrl computes them of what it has summed up`);
+  if (type === "ftrl") throw unsupported(`the weights of key ${key} cannot be set: ftrl computes them of what it has summed up`);
 }

@@ -4,7 +4,7 @@
 
 import type { Clock } from "../../base/clock.ts";
 import { type WaitOptions, waitFor } from "../../base/deferred.ts";
-import { badArgument, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, reasonOf, unsupported, WeighbridgeError } from "../../base/errors.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
 import type { ResolvedOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import { CpuBackend, type CpuBackendOptions, type CpuMemory, createCpuMemory } from "../../worker/level-one/cpu-backend.ts";
@@ -123,7 +123,7 @@ function openBackend<Data extends object>(
 ): Pick<OpenedModel<Data>, "backend" | "cpu"> {
   if (device !== "cpu") {
     const backend = backendOf?.(device, { dtype });
-    if (backend === undefined) throw new WeighbridgeError("UNSUPPORTED", `device: ${JSON.stringify(device)} is not offered here`);
+    if (backend === undefined) throw unsupported(`device: ${JSON.stringify(device)} is not offered here`);
     return { backend: backend as unknown as ModelBackend<Data>, cpu: undefined };
   }
   const { deviceCount, keyCountMax } = memory;

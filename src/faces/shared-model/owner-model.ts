@@ -8,7 +8,8 @@
 //   OwnerModel.M3. A device is run by one thread: the owner's, or its own from `openThread` on.
 
 import { type WaitOptions, waitFor } from "../../base/deferred.ts";
-import { badArgument, reasonOf, showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, reasonOf, showValue, unsupported, WeighbridgeError } from "../../base/errors.ts";
+import { InTurn } from "../../base/in-turn.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../../base/known-options.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
 import { copyElements, ELEMENT_NAMES, fillElements, ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
@@ -57,7 +58,7 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
   #isClosed = false;
   #closing: Promise<void> | undefined;
   /** Keys are opened one after the other. */
-  #opening: Promise<unknown> = Promise.resolve();
+  readonly #opening = new InTurn();
 
   /** Throws BAD_ARGUMENT. */
   constructor(type: SharedModelType, options: SharedModelOptions, parts: ModelParts) {
@@ -148,8 +149,7 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
       if (known.shape.join() === shape.join()) return await known.plan;
       throw new WeighbridgeError("SPEC_MISMATCH", `key ${key} has shape [${known.shape.join(", ")}], not [${shape.join(", ")}]`);
     }
-    const plan = this.#opening.then(() => this.#createKey(opened, [...shape], length, key));
-    this.#opening = plan.catch(() => {}); // told to who opens it
+    const plan = this.#opening.run(() => this.#createKey(opened, [...shape], length, key));
     this.#keys.set(key, { shape: [...shape], plan });
     try {
       return await plan;
@@ -228,7 +228,7 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
   async writeWeights(plan: KeyPlan, values: RowArray): Promise<void> {
     const { level, backend, builtIn, levelTwo } = this.#open();
     if (plan.operation !== "sum" || (builtIn === undefined && levelTwo?.setWeights === undefined))
-      throw new WeighbridgeError("UNSUPPORTED", `key ${plan.key} has no weights here: update_on_server is off, or the key gathers`);
+      throw unsupported(`key ${plan.key} has no weights here: update_on_server is off, or the key gathers`);
     if (builtIn !== undefined) checkSettable(plan, builtIn);
     const version = level.resultOf(plan);
     await levelTwo?.setWeights?.(plan, values);
@@ -274,7 +274,7 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
   openThread(device: number, port: ThreadPort): { readonly grant: DeviceGrant; ended(reason: unknown): void } {
     const { devices, memory, rules, level, cpu } = this.#open();
     const position = this.#positionOf(device);
-    if (cpu === undefined) throw new WeighbridgeError("UNSUPPORTED", "only CPU devices can run in threads of their own");
+    if (cpu === undefined) throw unsupported("only CPU devices can run in threads of their own");
     if (this.#threads.has(device)) throw badArgument(`device ${device} has a thread already`);
     if (!level.isLive(position)) throw badArgument(`device ${device} has ended`);
     const thread = position + 1;

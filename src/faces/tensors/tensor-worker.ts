@@ -9,7 +9,7 @@
 
 import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { badArgument, showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue, unsupported, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions } from "../../base/known-options.ts";
 import { partialReducePartners, sspSync } from "../../contracts/beside-parameters.ts";
 import type { CacheOptions } from "../../worker/cache/bounded-cache.ts";
@@ -124,7 +124,7 @@ export class TensorWorker {
   cacheSparseTable(name: TensorName, options: CacheOptions): CachedEmbedding {
     const { name: key, calls } = this.#find(name);
     if (calls instanceof CacheTable) return calls.cached(options);
-    throw new WeighbridgeError("UNSUPPORTED", `${key} is no kCacheTable; only those are cached`);
+    throw unsupported(`${key} is no kCacheTable; only those are cached`);
   }
 
   /** Resolves when all calls of this name so far have ended. Rejects with the first that failed since the last wait. */

@@ -54,10 +54,6 @@ export class BatchSlots {
     return this.#keys.subarray(0, this.#slotCount);
   }
 
-  get idCount(): number {
-    return this.#idCount;
-  }
-
   /** The keys of some slots, which ascend. */
   keysOf(slots: Int32Array): BigUint64Array {
     return slots.length === this.#slotCount ? this.keys : BigUint64Array.from(slots, (slot) => this.#keys[slot]!);

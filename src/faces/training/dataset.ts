@@ -5,6 +5,7 @@ import { badArgument, showValue } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import { type Activations, floatsOf, type Shape } from "../../nn/activations.ts";
 import type { LabelledImages } from "../../nn/labelled-images.ts";
+import type { IdBatch } from "./embedding-lookup.ts";
 import type { Loss, Network } from "./network.ts";
 
 export interface Dataset {
@@ -21,6 +22,22 @@ export interface Dataset {
 }
 
 const LABELS_AT_ONCE = 8192;
+
+/** Writes the values of these samples into the network's input, and their labels. */
+export function readSamples(dataset: Dataset, { input }: Network, indexes: Uint32Array, labels: Float32Array): void {
+  if (input !== undefined) {
+    input.sampleCount = indexes.length;
+    dataset.readValues?.(indexes, input);
+  }
+  dataset.readLabels(indexes, labels);
+}
+
+/** The ids of these samples, in an array of their own. */
+export function readIdBatch(dataset: Dataset, { idsPerSample }: Network, indexes: Uint32Array): IdBatch {
+  const ids = new Float64Array(indexes.length * idsPerSample);
+  dataset.readIds?.(indexes, ids);
+  return { ids, sampleCount: indexes.length, idsPerSample };
+}
 
 /** Throws BAD_ARGUMENT unless this network and this loss accept every sample. */
 export function checkDataset(dataset: Dataset, network: Network, loss: Loss): void {

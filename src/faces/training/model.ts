@@ -7,8 +7,9 @@
 //   Model.M2. One operation at a time: a second call while one is under way is refused.
 
 import type { Session } from "../../api/session.ts";
+import { bytesOf, joinBytes } from "../../base/bytes.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
-import { badArgument, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, unsupported, type WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import type { Log } from "../../base/log.ts";
 import type { Activations } from "../../nn/activations.ts";
@@ -16,7 +17,7 @@ import { initializeParameters } from "../../nn/parameter.ts";
 import { type Consistency, engineConsistency } from "../../store/consistency.ts";
 import { type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import type { TrainingCallback, TrainingView } from "./callbacks/callback.ts";
-import { checkDataset, type Dataset } from "./dataset.ts";
+import { checkDataset, type Dataset, readIdBatch, readSamples } from "./dataset.ts";
 import { type DevicePlan, type DeviceStarter, type DevicesOptions, planDevices, TrainingDevices } from "./devices/training-devices.ts";
 import type { IdBatch } from "./embedding-lookup.ts";
 import { alignClocks, epochRendezvous } from "./epoch-end.ts";
@@ -168,7 +169,7 @@ export class Model {
   /** Throws UNSUPPORTED where there are no threads. */
   async #withDevices<T>(plan: DevicePlan, unitSize: number, wait: WaitOptions, run: (devices: TrainingDevices) => Promise<T>): Promise<T> {
     const { deviceStarter: starter } = this.#parts;
-    if (starter === undefined) throw new WeighbridgeError("UNSUPPORTED", `this model has one device, not ${plan.count}`);
+    if (starter === undefined) throw unsupported(`this model has one device, not ${plan.count}`);
     const devices = await TrainingDevices.open(plan, { network: this.network, loss: this.#options.loss, unitSize, starter }, wait);
     try {
       return await run(devices);
@@ -197,15 +198,9 @@ export class Model {
   /** The outputs for all samples of a data set, one after the other. */
   async predict(dataset: Dataset, options: OpenOptions = {}): Promise<Float32Array> {
     checkDataset(dataset, this.network, this.#options.loss);
-    const rows: Float32Array[] = [];
-    await this.#predict(dataset, options, (outputs) => rows.push(outputs.current.slice()));
-    const all = new Float32Array(rows.reduce((sum, { length }) => sum + length, 0));
-    let at = 0;
-    for (const row of rows) {
-      all.set(row, at);
-      at += row.length;
-    }
-    return all;
+    const rows: Uint8Array[] = [];
+    await this.#predict(dataset, options, (outputs) => rows.push(bytesOf(outputs.current).slice()));
+    return new Float32Array(joinBytes(rows).buffer);
   }
 
   /** All that lives in this process, as a safetensors file; undefined when everything is on servers. */
@@ -251,17 +246,11 @@ export class Model {
 
   /** Samples from one on, as many as a batch may have. */
   #readFrom(dataset: Dataset, from: number): { readonly labels: Float32Array; readonly ids: IdBatch | undefined } {
-    const { input, sampleCountMax, idsPerSample } = this.network;
-    const sampleCount = Math.min(sampleCountMax, dataset.sampleCount - from);
-    const indexes = Uint32Array.from({ length: sampleCount }, (_, i) => from + i);
-    const [labels, ids] = [new Float32Array(sampleCount), new Float64Array(sampleCount * idsPerSample)];
-    if (input !== undefined) {
-      input.sampleCount = sampleCount;
-      dataset.readValues?.(indexes, input);
-    }
-    dataset.readIds?.(indexes, ids);
-    dataset.readLabels(indexes, labels);
-    return { labels, ids: idsPerSample === 0 ? undefined : { ids, sampleCount, idsPerSample } };
+    const { sampleCountMax, idsPerSample } = this.network;
+    const indexes = Uint32Array.from({ length: Math.min(sampleCountMax, dataset.sampleCount - from) }, (_, i) => from + i);
+    const labels = new Float32Array(indexes.length);
+    readSamples(dataset, this.network, indexes, labels);
+    return { labels, ids: idsPerSample === 0 ? undefined : readIdBatch(dataset, this.network, indexes) };
   }
 
   /** Model.M2 */
@@ -317,7 +306,7 @@ export class Model {
       keepsRows: session !== undefined && lookupsOf(this.network).some(({ options }) => options.vocabCacheSize > 0),
       checkpoint: async (options) => {
         if (session !== undefined) return await session.checkpoint(options);
-        throw new WeighbridgeError("UNSUPPORTED", "a model that is trained alone has no servers to save it");
+        throw unsupported("a model that is trained alone has no servers to save it");
       },
       encode: async () => {
         await this.#runnerOf(open, false).settle();

@@ -72,7 +72,7 @@ export class OpenNetwork {
 
   /** Throws BAD_ARGUMENT, SPEC_MISMATCH, ARENA_FULL, and what the servers throw. */
   static async open(options: OpenNetworkOptions, patience: Patience): Promise<OpenNetwork> {
-    const { network, session } = options;
+    const { network } = options;
     const routes = new Map<Parameter, ParameterRoute>();
     const opened = new OpenNetwork(options, patience, routes);
     try {
@@ -81,9 +81,7 @@ export class OpenNetwork {
       for (const [i, stage] of network.stages.entries()) {
         for (const parameter of stage.parameters) routes.set(parameter, await opened.#routeFor(parameter, priorityOf(i)));
       }
-      if (session !== undefined) await opened.#group?.compare(opened.#reduced, session);
-      for (const route of routes.values()) await route.open();
-      await opened.#group?.join(opened.#reduced);
+      await opened.#openRoutes();
       for (const [i, { lookup }] of network.stages.entries()) {
         if (lookup === undefined || !lookup.options.sparse) continue;
         lookup.attach(await opened.#sourceFor(lookup, priorityOf(i)));
@@ -129,9 +127,7 @@ export class OpenNetwork {
       try {
         await group.regroup(signal);
         await session.rejoin(this.patience.wait);
-        await group.compare(this.#reduced, session);
-        for (const route of this.routes.values()) await route.open();
-        await group.join(this.#reduced);
+        await this.#openRoutes();
         for (const { source } of this.#lookups) if (source instanceof TieredRows) await source.reform(this.patience.wait);
         isDone = true;
       } catch (thrown) {
@@ -184,8 +180,12 @@ export class OpenNetwork {
     for (const route of this.routes.values()) route.close();
   }
 
-  get #reduced(): readonly ReducedRoute[] {
-    return [...this.routes.values()].filter((route) => route instanceof ReducedRoute);
+  /** With the values of the group, if there is one. */
+  async #openRoutes(): Promise<void> {
+    const reduced = [...this.routes.values()].filter((route) => route instanceof ReducedRoute);
+    if (this.session !== undefined) await this.#group?.compare(reduced, this.session);
+    for (const route of this.routes.values()) await route.open();
+    await this.#group?.join(reduced);
   }
 
   /** Workers need a group if parameters that several of them train live on no server, or for a while on one worker. */
@@ -208,12 +208,9 @@ export class OpenNetwork {
     const wait = (): WaitOptions => this.patience.wait;
     const { name, shape, serverTarget } = parameter;
     const optimizer = this.#options.optimizerOf(name);
-    if (session === undefined || (serverTarget === undefined && session.workerCount === 1)) {
+    if (session === undefined || serverTarget === undefined) {
       const updater = new LocalUpdater(network.workspace, parameter, resolveOptimizer(optimizer), this.kernels);
-      return new LocalRoute(parameter, updater, () => this.clocks);
-    }
-    if (serverTarget === undefined) {
-      const updater = new LocalUpdater(network.workspace, parameter, resolveOptimizer(optimizer), this.kernels);
+      if (session === undefined || session.workerCount === 1) return new LocalRoute(parameter, updater, () => this.clocks);
       return new ReducedRoute({ parameter, updater, collective: this.#group!.collective, wait });
     }
     const init = this.#seeded(parameter.initializer);

@@ -3,7 +3,7 @@
 // because they share one Collective.
 //
 // Every worker has to call the operations of a Collective in the same order. So a source begins an operation
-// immediately when it is called (`prefetch`, `push`), or in its turn among the sources that acquire (`inTurn`), in the
+// immediately when it is called (`prefetch`, `push`), or in its turn among the sources that acquire (`turns`), in the
 // order of the calls.
 //
 // Invariants:
@@ -11,6 +11,7 @@
 //       position.
 
 import { asError, WeighbridgeError } from "../../base/errors.ts";
+import { InTurn } from "../../base/in-turn.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { encodeTraining, type TrainingState, trainingShape } from "../../store/training-state.ts";
 import { type Check, count, list, object } from "../../wire/json-body.ts";
@@ -25,7 +26,8 @@ export type RowCollective = Pick<Collective, "members" | "generation" | "exchang
 export class RowMembers {
   readonly rank: number;
   readonly #collective: RowCollective | undefined;
-  #last: Promise<unknown> = Promise.resolve();
+  /** Of the sources that acquire. */
+  readonly turns: InTurn = new InTurn();
 
   /** Without a collective this worker has all rows. */
   constructor(rank: number, collective?: RowCollective) {
@@ -63,13 +65,6 @@ export class RowMembers {
   async exchange(outgoing: readonly Uint8Array[]): Promise<readonly Uint8Array[]> {
     if (this.#collective === undefined) return outgoing;
     return await this.#collective.exchange(outgoing);
-  }
-
-  /** Runs `talk` after all turns that were requested before have ended. */
-  async inTurn<T>(talk: () => Promise<T>): Promise<T> {
-    const turn = this.#last.then(talk);
-    this.#last = turn.catch(() => {}); // its caller gets the failure
-    return await turn;
   }
 }
 

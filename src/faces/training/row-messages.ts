@@ -13,7 +13,7 @@
 import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import { type ExchangeContract, rowsAsk, rowsDeal, rowsGive, rowsGradients } from "../../contracts/collective.ts";
 import { KEY_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
-import { type Check, object, text } from "../../wire/json-body.ts";
+import { type Check, encodeJson, object, text } from "../../wire/json-body.ts";
 import type { BatchRows } from "./row-request.ts";
 
 const MESSAGES: readonly ExchangeContract[] = [rowsAsk, rowsGive, rowsGradients, rowsDeal];
@@ -37,7 +37,7 @@ export type Gradients = {
 
 /** `keys`: low and high half of each. They are copied. */
 export function encodeKeyRequest({ isKnown, keys }: KeyRequest): Uint8Array {
-  const { bytes } = message(rowsAsk, [isKnown ? 1 : 0, keys.length / 2, 0], keys.byteLength);
+  const bytes = message(rowsAsk, [isKnown ? 1 : 0, keys.length / 2, 0], keys.byteLength);
   new Uint32Array(bytes.buffer, HEADER_BYTES).set(keys);
   return bytes;
 }
@@ -52,16 +52,16 @@ export function decodeKeyRequest(bytes: Uint8Array): KeyRequest {
 
 /** Room for rows, to be filled before it is sent. */
 export function rowsMessage(rowCount: number, width: number): { readonly bytes: Uint8Array; readonly rows: Float32Array } {
-  const { bytes } = message(rowsGive, [ROWS_FOLLOW, rowCount, 0], rowCount * width * WORD_BYTES);
+  const bytes = message(rowsGive, [ROWS_FOLLOW, rowCount, 0], rowCount * width * WORD_BYTES);
   return { bytes, rows: new Float32Array(bytes.buffer, HEADER_BYTES) };
 }
 
 export function requestAgainMessage(): Uint8Array {
-  return message(rowsGive, [REQUEST_AGAIN, 0, 0], 0).bytes;
+  return message(rowsGive, [REQUEST_AGAIN, 0, 0], 0);
 }
 
 export function failureMessage(error: WeighbridgeError): Uint8Array {
-  return textMessage(rowsGive, FAILED, JSON.stringify({ code: error.code, message: error.message }));
+  return failedMessage(rowsGive, error);
 }
 
 /** "again" if the sender requested the wrong rows. Throws BAD_REQUEST, and the failure of the sender. */
@@ -85,7 +85,7 @@ export function gradientsMessage(options: {
   const { clock, scale, isPush, rowCount, width } = options;
   const positionsAt = HEADER_BYTES + WORD_BYTES;
   const valuesAt = positionsAt + rowCount * WORD_BYTES;
-  const { bytes } = message(rowsGradients, [clock, rowCount, 0], (1 + rowCount * (1 + width)) * WORD_BYTES);
+  const bytes = message(rowsGradients, [clock, rowCount, 0], (1 + rowCount * (1 + width)) * WORD_BYTES);
   new Float32Array(bytes.buffer)[3] = scale;
   new Uint32Array(bytes.buffer)[HEADER_BYTES / WORD_BYTES] = isPush ? 1 : 0;
   return {
@@ -113,8 +113,8 @@ export function decodeGradients(bytes: Uint8Array, width: number): Gradients {
 
 /** Any object, or the failure of the sender. */
 export function assignmentMessage(assignment: object | WeighbridgeError): Uint8Array {
-  if (!(assignment instanceof WeighbridgeError)) return textMessage(rowsDeal, ROWS_FOLLOW, JSON.stringify(assignment));
-  return textMessage(rowsDeal, FAILED, JSON.stringify({ code: assignment.code, message: assignment.message }));
+  if (assignment instanceof WeighbridgeError) return failedMessage(rowsDeal, assignment);
+  return jsonMessage(rowsDeal, ROWS_FOLLOW, assignment);
 }
 
 /** Throws BAD_REQUEST, and the failure of the sender. */
@@ -124,15 +124,19 @@ export function decodeAssignment(bytes: Uint8Array): unknown {
   return jsonOf(bytes, header[2] as number);
 }
 
-function message(contract: ExchangeContract, fields: readonly [number, number, number], restBytes: number): { readonly bytes: Uint8Array } {
+function message(contract: ExchangeContract, fields: readonly [number, number, number], restBytes: number): Uint8Array {
   const bytes = new Uint8Array(HEADER_BYTES + restBytes);
   new Uint32Array(bytes.buffer, 0, 4).set([contract.kind, ...fields]);
-  return { bytes };
+  return bytes;
 }
 
-function textMessage(contract: ExchangeContract, status: number, json: string): Uint8Array {
-  const encoded = new TextEncoder().encode(json);
-  const { bytes } = message(contract, [status, encoded.length, 0], encoded.length);
+function failedMessage(contract: ExchangeContract, { code, message: text }: WeighbridgeError): Uint8Array {
+  return jsonMessage(contract, FAILED, { code, message: text });
+}
+
+function jsonMessage(contract: ExchangeContract, status: number, body: object): Uint8Array {
+  const encoded = encodeJson(body);
+  const bytes = message(contract, [status, encoded.length, 0], encoded.length);
   bytes.set(encoded, HEADER_BYTES);
   return bytes;
 }

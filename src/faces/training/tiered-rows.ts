@@ -24,6 +24,7 @@
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import { asError, badArgument, WeighbridgeError } from "../../base/errors.ts";
+import { InTurn } from "../../base/in-turn.ts";
 import { type Log, SILENT_LOG } from "../../base/log.ts";
 import { simdRowKernels } from "../../kernel/row-kernels.ts";
 import { SimdKernels } from "../../kernel/simd-kernels.ts";
@@ -64,8 +65,8 @@ export class TieredRows implements RowSource {
   /** A batch whose request has been sent to the owners, or is being sent. */
   #next: RowRequest | undefined;
   #acquired: Acquired | undefined;
-  /** Ends when all changes of rows so far have (TieredRows.C1). */
-  #last: Promise<unknown> = Promise.resolve();
+  /** Changes of rows (TieredRows.C1). */
+  readonly #changes = new InTurn();
   /** Ends when everything pushed so far was applied or has failed. */
   #applying: Promise<unknown> = Promise.resolve();
   #stepCount = 0;
@@ -133,7 +134,7 @@ export class TieredRows implements RowSource {
       throw badArgument(`${this.#raw.spec.name}: a batch of ${ids.length} ids, and the cache was opened for ${idCountMax}`);
     const copy = new Float64Array(ids);
     return await this.#raw.wait(
-      this.#members.inTurn(() => this.#acquire(copy)),
+      this.#members.turns.run(() => this.#acquire(copy)),
       wait,
     );
   }
@@ -150,7 +151,7 @@ export class TieredRows implements RowSource {
     const spans = new ArenaSpans(this.#tools.arena);
     const { outgoing, failure } = this.#admitted(rows, gradients, spans);
     const gathered = this.#gather(acquired.requested, outgoing);
-    const applied = gathered.then((all) => this.#inOrder(() => this.#apply(acquired, all)));
+    const applied = gathered.then((all) => this.#changes.run(() => this.#apply(acquired, all)));
     this.#applying = Promise.allSettled([this.#applying, applied.finally(() => spans.release())]);
     await this.#raw.wait(applied, wait);
     if (failure !== undefined) throw failure;
@@ -159,7 +160,7 @@ export class TieredRows implements RowSource {
   async flush(wait: WaitOptions = {}): Promise<void> {
     this.#checkOpen();
     await this.#raw.wait(
-      this.#applying.then(() => this.#inOrder(() => this.#flush())),
+      this.#applying.then(() => this.#changes.run(() => this.#flush())),
       wait,
     );
   }
@@ -171,7 +172,7 @@ export class TieredRows implements RowSource {
   async reform(wait: WaitOptions = {}): Promise<void> {
     this.#checkOpen();
     const reformed = this.#applying.then(() =>
-      this.#inOrder(async () => {
+      this.#changes.run(async () => {
         this.#next?.release();
         this.#next = undefined;
         this.#dropTaken();
@@ -193,7 +194,7 @@ export class TieredRows implements RowSource {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     await this.#applying;
-    await this.#inOrder(async () => {
+    await this.#changes.run(async () => {
       if (this.#isClosed) return;
       await this.#flush();
       this.#isClosed = true;
@@ -223,13 +224,6 @@ export class TieredRows implements RowSource {
     this.#window.close();
   }
 
-  /** TieredRows.C1. It goes on if its caller stops waiting. */
-  async #inOrder<T>(run: () => Promise<T>): Promise<T> {
-    const turn = this.#last.then(run);
-    this.#last = turn.catch(() => {}); // its caller gets the failure
-    return await turn;
-  }
-
   /**
    * Sends this worker's request to the owners, at once (TieredRows.C2); `ids` left out: it does not know its next batch
    * yet.
@@ -241,7 +235,7 @@ export class TieredRows implements RowSource {
   async #admitNext(next: RowRequest): Promise<void> {
     const requests = await next.answers;
     if (requests.some(({ isKnown }) => !isKnown)) return;
-    await this.#inOrder(async () => {
+    await this.#changes.run(async () => {
       if (this.#next === next && !this.#isClosed) await next.admit(requests, this.#raw.planner, this.#tiers);
     });
   }
@@ -256,7 +250,7 @@ export class TieredRows implements RowSource {
           this.#next = undefined;
         });
         const isKnown = requests.every(({ isKnown }) => isKnown);
-        const slots = isKnown ? await this.#inOrder(() => this.#acquireRequested(next, requests, ids)) : undefined;
+        const slots = isKnown ? await this.#changes.run(() => this.#acquireRequested(next, requests, ids)) : undefined;
         if (slots !== undefined) return slots;
       } catch (thrown) {
         next.release();

@@ -14,6 +14,7 @@
 //       samples of one round, although members were dealt their shares at different times.
 
 import { assert } from "../../base/assert.ts";
+import { bytesOf } from "../../base/bytes.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { Collective } from "../../worker/collective.ts";
@@ -90,11 +91,7 @@ export class TrainingGroup {
   /** TrainingGroup.W1, TrainingGroup.W5. Also detects a worker that waits to join. */
   async agree({ round = Infinity, isOver, hasNext }: StepOffer): Promise<StepAgreement & { readonly mustRegroup: boolean }> {
     const isAwaited = this.collective.newcomers.length > 0;
-    const own = new Uint8Array(Float64Array.of(round, Number(isOver), Number(hasNext), Number(isAwaited)).buffer);
-    const parts = await this.collective.exchange(
-      this.collective.members.map(() => own),
-      this.#wait(),
-    );
+    const parts = await this.#tellAll([round, Number(isOver), Number(hasNext), Number(isAwaited)]);
     const votes = parts.map((part) => new Float64Array(part.slice().buffer));
     const first = Math.min(...votes.map((vote) => vote[0] ?? Infinity));
     const isStep = first < Infinity;
@@ -105,6 +102,13 @@ export class TrainingGroup {
       allHaveNext: isStep && votes.every((vote) => vote[0] === first && vote[2] === 1),
       mustRegroup: votes.some((vote) => vote[3] === 1),
     };
+  }
+
+  /** Resolves with the numbers of all members, as float64, by position. */
+  async #tellAll(numbers: readonly number[]): Promise<readonly Uint8Array[]> {
+    const own = bytesOf(Float64Array.from(numbers));
+    const outgoing = this.collective.members.map(() => own);
+    return await this.collective.exchange(outgoing, this.#wait());
   }
 
   /** The next generation, of the live members. Rejects if none forms, and with ABORTED when `signal` fires. */
@@ -132,11 +136,7 @@ export class TrainingGroup {
   async compare(routes: readonly ReducedRoute[], session: Clocked): Promise<void> {
     const { members } = this.collective;
     const steps = routes.map(({ updater }) => updater.step);
-    const own = new Uint8Array(Float64Array.of(Number(this.#isVeteran), session.clocks, this.epoch, ...steps).buffer);
-    const parts = await this.collective.exchange(
-      members.map(() => own),
-      this.#wait(),
-    );
+    const parts = await this.#tellAll([Number(this.#isVeteran), session.clocks, this.epoch, ...steps]);
     const standings = parts.map((part, i) => standingOf(part, members[i]!, routes.length));
     this.#leader = standings.reduce((best, other) => (isAhead(other, best) ? other : best));
     const epoch = Math.max(...standings.filter(({ isVeteran }) => isVeteran).map(({ epoch }) => epoch));

@@ -9,7 +9,7 @@ import { badArgument } from "../../base/errors.ts";
 import { Batches, type BatchesOptions } from "../../nn/batches.ts";
 import { checkCount } from "../../nn/layer.ts";
 import type { Unit } from "../../worker/unit-feed.ts";
-import type { Dataset } from "./dataset.ts";
+import { type Dataset, readIdBatch, readSamples } from "./dataset.ts";
 import type { IdBatch } from "./embedding-lookup.ts";
 import { nextTurnOf } from "./event-loop.ts";
 import type { Network } from "./network.ts";
@@ -234,22 +234,13 @@ export class UnitReader {
   read(epoch: number, unit: Unit): UnitSamples {
     const indexes = this.#indexesOf(epoch, unit);
     const labels = this.#labels.subarray(0, indexes.length);
-    const { input } = this.#network;
-    if (input !== undefined) {
-      input.sampleCount = indexes.length;
-      this.#dataset.readValues?.(indexes, input);
-    }
-    this.#dataset.readLabels(indexes, labels);
+    readSamples(this.#dataset, this.#network, indexes, labels);
     return { sampleCount: indexes.length, globalSize: this.#batches.globalSize(unit.batch), labels };
   }
 
   /** The ids of a unit, in an array of their own. */
   readIds(epoch: number, unit: Unit): IdBatch {
-    const indexes = this.#indexesOf(epoch, unit);
-    const { idsPerSample } = this.#network;
-    const ids = new Float64Array(indexes.length * idsPerSample);
-    this.#dataset.readIds?.(indexes, ids);
-    return { ids, sampleCount: indexes.length, idsPerSample };
+    return readIdBatch(this.#dataset, this.#network, this.#indexesOf(epoch, unit));
   }
 
   #indexesOf(epoch: number, { batch, part, parts = 1 }: Unit): Uint32Array {

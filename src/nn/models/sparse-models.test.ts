@@ -4,7 +4,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { Random } from "../../base/random.ts";
-import { WideDeep } from "../../testing/wide-deep.ts";
+import { Activations } from "../activations.ts";
+import type { GradientReady } from "../layer.ts";
+import { dense } from "../layers/dense.ts";
 import { dotOfHalves } from "../layers/dot-of-halves.ts";
 import { Embedding } from "../layers/embedding.ts";
 import { BinaryCrossEntropy } from "../losses/binary-cross-entropy.ts";
@@ -44,6 +46,53 @@ test("logistic regression on an embedding of width 1 separates what a sum separa
   assert.ok(last < 0.2, `loss ${last}, from ${Math.LN2} for a guess`);
 });
 
+/** Wide & Deep on plain layers (the training face has its own): the sum of both parts is the logit. */
+class WideDeep {
+  readonly wide: Embedding;
+  readonly deep: Embedding;
+  readonly tower: Sequential;
+  readonly parameters: readonly Parameter[];
+  readonly #workspace: Workspace;
+  readonly #logits: Activations;
+
+  constructor(workspace: Workspace, options: WideDeepOptions) {
+    const { width, hidden, ...shared } = options;
+    const { sampleCountMax } = shared;
+    const zeros = { type: "constant", value: 0 } as const;
+    this.#workspace = workspace;
+    this.wide = new Embedding(workspace, { ...shared, name: "wide", width: 1, combine: "sum", initializer: zeros });
+    this.deep = new Embedding(workspace, { ...shared, name: "deep", width, combine: "concat" });
+    const layers = [...hidden.map((outputs) => dense({ outputs, activation: "relu" })), dense({ name: "head", outputs: 1 })];
+    this.tower = new Sequential(workspace, { inputShape: this.deep.output.shape, sampleCountMax, layers, needsInputGradient: true });
+    this.parameters = [this.wide.weight, this.deep.weight, ...this.tower.parameters];
+    this.#logits = new Activations(workspace, [1], sampleCountMax);
+  }
+
+  forward(ids: ArrayLike<number>): Activations {
+    const wide = this.wide.forward(ids);
+    const deep = this.tower.forward({ isTraining: true, input: this.deep.forward(ids) });
+    this.#logits.sampleCount = deep.sampleCount;
+    this.#workspace.vectors.sum(this.#logits.address, wide.address, deep.address, deep.sampleCount);
+    return this.#logits;
+  }
+
+  backward(outputGradient: Activations, ready: GradientReady): void {
+    this.wide.backward(outputGradient, ready); // first, as the tower may overwrite the gradient
+    const gradient = this.tower.backward(outputGradient, (_, parameter) => ready(parameter));
+    this.deep.backward(gradient!, ready);
+  }
+}
+
+type WideDeepOptions = {
+  readonly rowCount: number;
+  readonly idsPerSample: number;
+  /** Of a deep embedding's row. */
+  readonly width: number;
+  /** Outputs of each hidden layer. */
+  readonly hidden: readonly number[];
+  readonly sampleCountMax: number;
+};
+
 describe("Wide & Deep", () => {
   /** Two ids of 8; the label says whether they are both odd or both even, which no sum of weights can. */
   function train(options: { readonly isDeepFrozen: boolean }): number {
@@ -56,7 +105,7 @@ describe("Wide & Deep", () => {
     return lastLoss(800, (random) => {
       const ids = Array.from({ length: BATCH * 2 }, (_, i) => random.below(8) + 8 * (i % 2));
       const labels = Array.from({ length: BATCH }, (_, i) => (ids[2 * i]! % 2 === ids[2 * i + 1]! % 2 ? 1 : 0));
-      const value = loss.compute(model.forward(ids, { isTraining: true }), labels);
+      const value = loss.compute(model.forward(ids), labels);
       model.backward(loss.gradient, () => {});
       descend(workspace, learned, 0.3);
       return value;
@@ -73,7 +122,7 @@ describe("Wide & Deep", () => {
     const workspace = new Workspace();
     const model = new WideDeep(workspace, { rowCount: 4, idsPerSample: 2, width: 3, hidden: [5, 4], sampleCountMax: 2 });
     const loss = new BinaryCrossEntropy(workspace, { sampleCountMax: 2 });
-    loss.compute(model.forward([0, 1, 2, 3], { isTraining: true }), [0, 1]);
+    loss.compute(model.forward([0, 1, 2, 3]), [0, 1]);
     const names: string[] = [];
     model.backward(loss.gradient, ({ name }) => names.push(name));
     assert.deepEqual(names.toSorted(), model.parameters.map(({ name }) => name).toSorted());

@@ -17,8 +17,9 @@ import { randomBytes } from "node:crypto";
 import { accessSync, constants, existsSync, statSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { crc32 } from "node:zlib";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { type CheckpointManifest, encodeManifest, MANIFEST_FILE } from "../../store/snapshot/checkpoint-manifest.ts";
+import { torn } from "../../store/snapshot/snapshot-files.ts";
 import { attempt, type FileLayer, readSmallFile, realFiles, reasonText, withFile, writeSmallFile } from "./file-layer.ts";
 
 const LATEST_FILE = "latest";
@@ -68,7 +69,7 @@ export class CheckpointDirectory {
   async begin(step: number): Promise<PendingCheckpoint> {
     const newest = (await this.list()).at(-1);
     if (newest !== undefined && newest.step >= step) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `${newest.path} exists already; step ${step} would not be newer`);
+      throw badArgument(`${newest.path} exists already; step ${step} would not be newer`);
     }
     await this.removeLeftovers();
     const path = join(this.root, `${stepName(step)}.pending-${nonce()}`);
@@ -82,7 +83,7 @@ export class CheckpointDirectory {
    */
   async commit(pending: PendingCheckpoint, manifest: CheckpointManifest): Promise<CommittedCheckpoint> {
     if (manifest.step !== pending.step) {
-      throw new WeighbridgeError("BAD_ARGUMENT", `a manifest of step ${manifest.step} for the checkpoint of step ${pending.step}`);
+      throw badArgument(`a manifest of step ${manifest.step} for the checkpoint of step ${pending.step}`);
     }
     const bytes = encodeManifest(manifest, crc32);
     await this.#requireFiles(pending.path, manifest);
@@ -128,7 +129,7 @@ export class CheckpointDirectory {
     try {
       const text = new TextDecoder().decode(await readSmallFile(this.#layer, path, LATEST_BYTES_MAX));
       if (!text.endsWith("\n") || stepOf(text.slice(0, -1)) === undefined) {
-        throw new WeighbridgeError("CHECKPOINT_TORN", `${path} holds ${JSON.stringify(text)}, which is not a checkpoint's name`);
+        throw torn(path, `holds ${JSON.stringify(text)}, which is not a checkpoint's name`);
       }
       return text.slice(0, -1);
     } catch (thrown) {
@@ -167,9 +168,7 @@ export class CheckpointDirectory {
     for (const { rank, files } of manifest.servers) {
       for (const { file, bytes } of files) {
         const size = await this.#sizeOf(join(path, file), rank);
-        if (size !== bytes) {
-          throw new WeighbridgeError("CHECKPOINT_TORN", `${join(path, file)} has ${size} bytes; server ${rank} wrote ${bytes}`);
-        }
+        if (size !== bytes) throw torn(join(path, file), `has ${size} bytes; server ${rank} wrote ${bytes}`);
       }
     }
   }
@@ -194,7 +193,7 @@ export class CheckpointDirectory {
 
   async #names(): Promise<readonly string[]> {
     try {
-      return (await attempt(`cannot read ${this.root}`, () => this.#layer.list(this.root))).map(({ name }) => name);
+      return await attempt(`cannot read ${this.root}`, () => this.#layer.list(this.root));
     } catch (thrown) {
       if (isWeighbridgeError(thrown, "CHECKPOINT_MISSING")) return [];
       throw thrown;

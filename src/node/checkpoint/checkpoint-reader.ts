@@ -23,7 +23,7 @@ import { columnBytesPerRow, rowBytesOf } from "../../store/snapshot/parameter-re
 import { decodeHeaderBytes, LENGTH_BYTES } from "../../store/snapshot/safetensors.ts";
 import { chunkName } from "../../store/snapshot/section-name.ts";
 import { type Chunk, decodeShardHeader, type Section } from "../../store/snapshot/shard-header.ts";
-import type { SnapshotSource, SourceBatch } from "../../store/snapshot/snapshot-files.ts";
+import { type SnapshotSource, type SourceBatch, torn } from "../../store/snapshot/snapshot-files.ts";
 import { attempt, type FileLayer, type OpenFile, readFully, readSmallFile, realFiles } from "./file-layer.ts";
 
 const MANIFEST_BYTES_MAX = 256 << 20;
@@ -32,8 +32,6 @@ const BATCH_BYTES = 4 << 20;
 
 export type ReaderOptions = {
   readonly layer?: FileLayer | undefined;
-  /** Only a checkpoint of this job is accepted. */
-  readonly job?: string | undefined;
   /** Turns an error that occurs while data is read into the one to throw. */
   readonly explain?: ((thrown: unknown) => Promise<unknown>) | undefined;
 };
@@ -61,12 +59,8 @@ export class CheckpointReader implements SnapshotSource, AsyncDisposable {
   /**
    * `path` is the checkpoint's own directory (find-checkpoint.ts). Throws CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO.
    */
-  static async open(path: string, { layer = realFiles, job, explain }: ReaderOptions = {}): Promise<CheckpointReader> {
+  static async open(path: string, { layer = realFiles, explain }: ReaderOptions = {}): Promise<CheckpointReader> {
     const manifest = await readManifest(path, layer);
-    if (job !== undefined && manifest.job !== job) {
-      const whose = `${JSON.stringify(manifest.job)}, not ${JSON.stringify(job)}`;
-      throw new WeighbridgeError("CHECKPOINT_FOREIGN", `${join(path, MANIFEST_FILE)} is of job ${whose}`);
-    }
     const opened = await openShards(path, manifest, layer);
     const reader = new CheckpointReader({ path, manifest, explain, ...opened });
     const [problem] = coverageProblems(manifest, reader.#chunks);
@@ -190,7 +184,7 @@ export async function readShardHeader({ file, path }: OpenShard, { record, manif
   const counted = checksumText(crc32(header, crc32(start)));
   if (fileBytes !== record.bytes || counted !== record.headerCrc32) {
     const what = `${fileBytes} bytes and a header of checksum ${counted}; the manifest says ${record.bytes} and ${record.headerCrc32}`;
-    throw new WeighbridgeError("CHECKPOINT_TORN", `${path} was changed after it was written: it has ${what}`);
+    throw torn(path, `was changed after it was written: it has ${what}`);
   }
   return chunks;
 }
@@ -222,5 +216,5 @@ type Checked = { readonly chunk: Chunk; readonly section: Section; readonly path
 export function requireChecksum(counted: number, { chunk, section, path }: Checked): void {
   if (counted === section.crc32) return;
   const what = `${section.column.name} of ${chunkName(chunk.key)} has checksum ${checksumText(counted)}, not ${checksumText(section.crc32)}`;
-  throw new WeighbridgeError("CHECKPOINT_TORN", `${path} was changed after it was written: ${what}`);
+  throw torn(path, `was changed after it was written: ${what}`);
 }

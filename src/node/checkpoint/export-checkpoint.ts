@@ -9,7 +9,7 @@
 
 import { basename, dirname } from "node:path";
 import { assert } from "../../base/assert.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import { STEP_COLUMN } from "../../store/snapshot/describe-parameter.ts";
 import {
   type ColumnRecord,
@@ -47,8 +47,7 @@ export async function exportCheckpoint(
   const { layer = realFiles, replace = false } = options;
   const tensors = chosen(reader, options).flatMap((parameter) => tensorsOf(parameter, options.allColumns ?? false));
   requireNames(tensors);
-  if (!replace && (await exists(layer, path)))
-    throw new WeighbridgeError("BAD_ARGUMENT", `the file ${path} exists already; --force replaces it`);
+  if (!replace && (await exists(layer, path))) throw badArgument(`the file ${path} exists already; --force replaces it`);
   const { job, step, clock } = reader.manifest;
   // Model loaders expect a "format"; all of them accept PyTorch's.
   const metadata = { format: "pt", weighbridge_job: job, weighbridge_step: String(step), weighbridge_clock: String(clock) };
@@ -72,7 +71,7 @@ function chosen(reader: CheckpointReader, { parameters }: ExportOptions): readon
     const found = all.find((parameter) => parameter.name === name);
     if (found !== undefined) return found;
     const there = all.map((parameter) => parameter.name).join(", ");
-    throw new WeighbridgeError("BAD_ARGUMENT", `${reader.path} has no parameter ${JSON.stringify(name)}; it has ${there || "none"}`);
+    throw badArgument(`${reader.path} has no parameter ${JSON.stringify(name)}; it has ${there || "none"}`);
   });
 }
 
@@ -104,8 +103,7 @@ function exportedShape({ kind, shape, rowCount, width }: ParameterRecord, column
 function requireNames(tensors: readonly ExportedTensor[]): void {
   const seen = new Set<string>();
   for (const { name } of tensors) {
-    if (seen.has(name))
-      throw new WeighbridgeError("BAD_ARGUMENT", `two parameters would both write ${JSON.stringify(name)}; export them one by one`);
+    if (seen.has(name)) throw badArgument(`two parameters would both write ${JSON.stringify(name)}; export them one by one`);
     seen.add(name);
   }
 }
@@ -142,6 +140,6 @@ function repeated(bytes: Uint8Array, rowCount: number): Uint8Array {
 }
 
 async function exists(layer: FileLayer, path: string): Promise<boolean> {
-  const entries = await attempt(`cannot read ${dirname(path)}`, () => layer.list(dirname(path)));
-  return entries.some(({ name }) => name === basename(path));
+  const names = await attempt(`cannot read ${dirname(path)}`, () => layer.list(dirname(path)));
+  return names.includes(basename(path));
 }

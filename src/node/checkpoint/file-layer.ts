@@ -8,6 +8,7 @@
 import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { dirname } from "node:path";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { foreign, torn } from "../../store/snapshot/snapshot-files.ts";
 
 export type OpenFile = {
   /** Returns the bytes written, which may be fewer than given. `bytes` must not change before. */
@@ -20,8 +21,6 @@ export type OpenFile = {
   close(): Promise<void>;
 };
 
-export type DirectoryEntry = { readonly name: string; readonly isDirectory: boolean };
-
 export type FileLayer = {
   /** Creates a file; fails if one of this name exists. */
   create(path: string): Promise<OpenFile>;
@@ -29,7 +28,8 @@ export type FileLayer = {
   /** Replaces a file of the new name, never a directory with something in it. */
   rename(from: string, to: string): Promise<void>;
   makeDirectory(path: string): Promise<void>;
-  list(path: string): Promise<readonly DirectoryEntry[]>;
+  /** The names of what is in a directory. */
+  list(path: string): Promise<readonly string[]>;
   /** Removes it with everything in it; does nothing if it does not exist. */
   remove(path: string): Promise<void>;
   /** Resolves when new, renamed and removed names in it are on the disk. */
@@ -41,9 +41,7 @@ export const realFiles: FileLayer = {
   open: async (path) => openFile(await open(path, "r")),
   rename,
   makeDirectory,
-  async list(path) {
-    return (await readdir(path, { withFileTypes: true })).map((entry) => ({ name: entry.name, isDirectory: entry.isDirectory() }));
-  },
+  list: (path) => readdir(path),
   remove: (path) => rm(path, { recursive: true, force: true }),
   async syncDirectory(path) {
     if (process.platform === "win32") return; // Directories cannot be opened there; NTFS keeps a journal of names.
@@ -116,24 +114,28 @@ export async function attempt<T>(what: string, step: () => Promise<T>): Promise<
 
 /** Fills `into` from `position` on. Throws CHECKPOINT_TORN if the file ends before. */
 export async function readFully(file: OpenFile, into: Uint8Array, position: number, path: string): Promise<void> {
-  for (let done = 0; done < into.byteLength; ) {
-    const count = await attempt(`cannot read ${path}`, () => file.read(into.subarray(done), position + done));
-    if (count === 0) {
-      throw new WeighbridgeError(
-        "CHECKPOINT_TORN",
-        `${path} ends at byte ${position + done}, but should go on to ${position + into.byteLength}`,
-      );
-    }
-    done += count;
-  }
+  const count = await attempt(`cannot read ${path}`, () => readUpTo(file, into, position));
+  if (count < into.byteLength) throw torn(path, `ends at byte ${position + count}, but should go on to ${position + into.byteLength}`);
+}
+
+/** Fills `into` from `position` on as far as the file goes. Returns how many bytes that are. */
+export async function readUpTo(file: OpenFile, into: Uint8Array, position: number): Promise<number> {
+  let done = 0;
+  for (let count = -1; done < into.byteLength && count !== 0; done += count) count = await file.read(into.subarray(done), position + done);
+  return done;
 }
 
 export async function writeFully(file: OpenFile, bytes: Uint8Array, position: number, path: string): Promise<void> {
-  for (let done = 0; done < bytes.byteLength; ) {
-    const count = await attempt(`cannot write ${path}`, () => file.write(bytes.subarray(done), position + done));
-    if (count === 0) throw new WeighbridgeError("CHECKPOINT_IO", `cannot write ${path}: the file system takes no more bytes`);
-    done += count;
-  }
+  const count = await attempt(`cannot write ${path}`, () => writeUpTo(file, bytes, position));
+  if (count < bytes.byteLength) throw new WeighbridgeError("CHECKPOINT_IO", `cannot write ${path}: the file system takes no more bytes`);
+}
+
+/** Writes all bytes, or as many as the file system takes. Returns how many these are. */
+export async function writeUpTo(file: OpenFile, bytes: Uint8Array, position: number): Promise<number> {
+  let done = 0;
+  for (let count = -1; done < bytes.byteLength && count !== 0; done += count)
+    count = await file.write(bytes.subarray(done), position + done);
+  return done;
 }
 
 /** Opens a file, and closes it after use, whether or not that throws. */
@@ -153,7 +155,7 @@ export function readSmallFile(layer: FileLayer, path: string, bytesMax: number):
     () => layer.open(path),
     async (file) => {
       const size = await attempt(`cannot read ${path}`, () => file.size());
-      if (size > bytesMax) throw new WeighbridgeError("CHECKPOINT_FOREIGN", `${path} has ${size} bytes; at most ${bytesMax} are expected`);
+      if (size > bytesMax) throw foreign(path, `has ${size} bytes; at most ${bytesMax} are expected`);
       const bytes = new Uint8Array(size);
       await readFully(file, bytes, 0, path);
       return bytes;

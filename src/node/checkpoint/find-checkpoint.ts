@@ -5,9 +5,10 @@
 import { join } from "node:path";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { MANIFEST_FILE } from "../../store/snapshot/checkpoint-manifest.ts";
+import { foreign } from "../../store/snapshot/snapshot-files.ts";
 import { CheckpointDirectory, type StoredCheckpoint, stepName } from "./checkpoint-directory.ts";
 import { CheckpointReader, type ReaderOptions } from "./checkpoint-reader.ts";
-import { type DirectoryEntry, type FileLayer, fileError, realFiles } from "./file-layer.ts";
+import { type FileLayer, fileError, realFiles } from "./file-layer.ts";
 
 export type FindOptions = {
   readonly layer?: FileLayer | undefined;
@@ -17,21 +18,20 @@ export type FindOptions = {
 
 /** Returns the checkpoint's own directory. Throws CHECKPOINT_MISSING, with what is there instead. */
 export async function findCheckpoint(directory: string, { layer = realFiles, step }: FindOptions = {}): Promise<string> {
-  const entries = await listDirectory(directory, layer);
-  if (entries.some(({ name }) => name === MANIFEST_FILE)) return directory;
+  const names = await listDirectory(directory, layer);
+  if (names.includes(MANIFEST_FILE)) return directory;
   const stored = await new CheckpointDirectory({ root: directory, layer }).list();
   const found = step === undefined ? stored.at(-1) : stored.find((checkpoint) => checkpoint.step === step);
   if (found !== undefined) return found.path;
-  throw new WeighbridgeError("CHECKPOINT_MISSING", `${missing(directory, step)}: ${whatIsThere(entries, stored)}`);
+  throw new WeighbridgeError("CHECKPOINT_MISSING", `${missing(directory, step)}: ${whatIsThere(names, stored)}`);
 }
 
-async function listDirectory(directory: string, layer: FileLayer): Promise<readonly DirectoryEntry[]> {
+async function listDirectory(directory: string, layer: FileLayer): Promise<readonly string[]> {
   try {
     return await layer.list(directory);
   } catch (cause) {
     if ((cause as { readonly code?: unknown }).code !== "ENOTDIR") throw fileError(`cannot read ${directory}`, cause);
-    const what = `a checkpoint is a directory with a ${MANIFEST_FILE}`;
-    throw new WeighbridgeError("CHECKPOINT_FOREIGN", `${directory} is a file; ${what}`, { cause });
+    throw foreign(directory, `is a file; a checkpoint is a directory with a ${MANIFEST_FILE}`, cause);
   }
 }
 
@@ -47,12 +47,12 @@ function missing(directory: string, step: number | undefined): string {
   return step === undefined ? `there is no checkpoint in ${directory}` : `there is no ${stepName(step)} in ${directory}`;
 }
 
-function whatIsThere(entries: readonly DirectoryEntry[], stored: readonly StoredCheckpoint[]): string {
+function whatIsThere(names: readonly string[], stored: readonly StoredCheckpoint[]): string {
   if (stored.length > 0) return `there are the steps ${stored.map(({ step }) => step).join(", ")}`;
-  if (entries.some(({ name }) => name.includes(".pending-"))) return "only one that was never completed";
-  const foreign = entries.find(({ name }) => name.endsWith(".safetensors"));
-  if (foreign !== undefined) return `${foreign.name} has no ${MANIFEST_FILE} beside it`;
-  return entries.length === 0 ? "it is empty" : `it has no ${MANIFEST_FILE} and no ${stepName(0)} or the like`;
+  if (names.some((name) => name.includes(".pending-"))) return "only one that was never completed";
+  const shard = names.find((name) => name.endsWith(".safetensors"));
+  if (shard !== undefined) return `${shard} has no ${MANIFEST_FILE} beside it`;
+  return names.length === 0 ? "it is empty" : `it has no ${MANIFEST_FILE} and no ${stepName(0)} or the like`;
 }
 
 export async function openCheckpoint(

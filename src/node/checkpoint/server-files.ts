@@ -8,7 +8,7 @@
 //   ServerFiles.F1. A name from the wire leads nowhere but below the root, and to no file of the job's own checkpoints.
 
 import { basename, join } from "node:path";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, badRequest } from "../../base/errors.ts";
 import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifest.ts";
 import type { ParameterRecord } from "../../store/snapshot/parameter-record.ts";
 import type { ShardOwner } from "../../store/snapshot/shard-header.ts";
@@ -91,12 +91,12 @@ export class ServerFiles implements SnapshotFiles {
 function checkDirectory(directory: string): void {
   if (directory === "" || (DIRECTORY_NAME.test(directory) && directory.length <= DIRECTORY_LENGTH_MAX)) return;
   const what = `names of letters, digits and "._%-" with "/" in between, below the servers' checkpoint directory`;
-  throw new WeighbridgeError("BAD_ARGUMENT", `a directory for files is ${what}, not ${JSON.stringify(directory)}`);
+  throw badArgument(`a directory for files is ${what}, not ${JSON.stringify(directory)}`);
 }
 
 /** ServerFiles.F1. Throws BAD_REQUEST if it is not the name of a pending checkpoint: it came over the wire. */
 function parsed(pending: string): PendingName {
   const [, directory = "", leaf, digits] = PENDING_NAME.exec(pending) ?? [];
   if (leaf !== undefined && (directory === "" || DIRECTORY_NAME.test(directory))) return { directory, leaf, step: Number(digits) };
-  throw new WeighbridgeError("BAD_REQUEST", `${JSON.stringify(pending)} names no checkpoint that is being written`);
+  throw badRequest(`${JSON.stringify(pending)} names no checkpoint that is being written`);
 }

@@ -11,6 +11,7 @@ import { join } from "node:path";
 import { crc32 } from "node:zlib";
 import { assert } from "../../base/assert.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
+import { InTurn } from "../../base/in-turn.ts";
 import { checksumText, type ShardFileRecord } from "../../store/snapshot/checkpoint-manifest.ts";
 import { chunkKindOf, type ParameterRecord } from "../../store/snapshot/parameter-record.ts";
 import { encodeHeader, entryJson, type TensorEntry, tensorBytes } from "../../store/snapshot/safetensors.ts";
@@ -58,7 +59,7 @@ export class ShardWriter implements ShardSink {
   readonly #files: ShardFile[] = [];
   #ordinal = 0;
   /** Chunks are opened one after the other: a file that is being created is not created twice. */
-  #opening: Promise<unknown> = Promise.resolve();
+  readonly #opening = new InTurn();
   #error: WeighbridgeError | undefined;
 
   constructor(options: ShardWriterOptions) {
@@ -79,7 +80,7 @@ export class ShardWriter implements ShardSink {
   }
 
   async finish(): Promise<readonly ShardFileRecord[]> {
-    await this.#opening;
+    await this.#opening.ended;
     const records: ShardFileRecord[] = [];
     try {
       for (const shard of this.#files) records.push(await this.#finishFile(shard));
@@ -92,7 +93,7 @@ export class ShardWriter implements ShardSink {
 
   async abandon(): Promise<void> {
     this.#error ??= new WeighbridgeError("CLOSED", `the shard of server ${this.#options.owner.server} was abandoned`);
-    await this.#opening.catch(() => {}); // The caller that opened the chunk got the error.
+    await this.#opening.ended;
     const { layer, directory } = this.#options;
     for (const { file, name } of this.#files) {
       await file.abandon();
@@ -102,9 +103,7 @@ export class ShardWriter implements ShardSink {
   }
 
   #open(key: ChunkKey, rowCount: number): Promise<ChunkSink> {
-    const opened = this.#opening.then(() => this.#openChunk(key, rowCount));
-    this.#opening = opened.catch(() => {}); // The caller gets the error; the next chunk meets it by itself.
-    return opened;
+    return this.#opening.run(() => this.#openChunk(key, rowCount));
   }
 
   async #openChunk(key: ChunkKey, rowCount: number): Promise<ChunkSink> {

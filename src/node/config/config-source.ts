@@ -7,7 +7,7 @@
 //   ConfigSource.S1. No service link is configuration: it sets no key, and it is not reported as a mistake either.
 //   ConfigSource.S2. A variable of ours with the name of a link is a link only when its value is one.
 
-import { showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue } from "../../base/errors.ts";
 import { flagKeyOf, flagOf, variableOf } from "./config-key.ts";
 import { FILE_KEYS, KEY_NAMES } from "./config-keys.ts";
 import type { ConfigProblem } from "./config-problem.ts";
@@ -45,8 +45,7 @@ export function optionsSource(
   { origin = "option", others = [] }: { readonly origin?: string; readonly others?: readonly string[] | undefined } = {},
 ): ConfigSource {
   const spelling = new Map(OPTION_NAMES.map((name) => [name, name]));
-  if (typeof options !== "object" || options === null)
-    throw new WeighbridgeError("BAD_ARGUMENT", `the options of a node are an object, not ${showValue(options)}`);
+  if (typeof options !== "object" || options === null) throw badArgument(`the options of a node are an object, not ${showValue(options)}`);
   return namedSource({ origin, noun: "option", given: flattenKeys(options), spelling, subjectOf: (name) => name, others });
 }
 

@@ -1,18 +1,16 @@
-// node-addresses — where the nodes of a configuration (node-config.ts) are found.
+// node-addresses — where the nodes of a configuration (node-config.ts) are found, and what they are called.
 
+import { hostname } from "node:os";
 import { join } from "node:path";
 import type { Address } from "../../transport/transport.ts";
+import { formatTcpAddress } from "../transport/socket-address.ts";
 import type { NodeConfig } from "./node-config.ts";
 
 /** Where the scheduler of this configuration listens. */
 export function schedulerAddress({ transport, van, socketDir, schedulerHost, schedulerPort, host, role }: NodeConfig): Address {
   if (transport === "unix" && van !== "weighbridge") return `unix:///tmp/${schedulerPort}`; // ps-lite's ipc
   if (transport === "unix") return `unix://${join(socketDir, `${schedulerPort}.sock`)}`;
-  return tcpAddress(role === "scheduler" ? host : schedulerHost, schedulerPort);
-}
-
-export function tcpAddress(host: string, port: number): Address {
-  return `tcp://${host.includes(":") ? `[${host}]` : host}:${port}`;
+  return formatTcpAddress(role === "scheduler" ? host : schedulerHost, schedulerPort);
 }
 
 export type HostPort = { readonly host: string; readonly port: number };
@@ -27,6 +25,11 @@ export function hostPortsOf(list: string | undefined): HostPort[] {
 
 /** Where a server or worker of this configuration looks for the scheduler: the first, and then the others. */
 export function schedulerAddresses(config: NodeConfig): [Address, ...Address[]] {
-  const [first, ...others] = hostPortsOf(config.schedulers).map(({ host, port }) => tcpAddress(host, port));
+  const [first, ...others] = hostPortsOf(config.schedulers).map(({ host, port }) => formatTcpAddress(host, port));
   return first === undefined || config.role === "scheduler" ? [schedulerAddress(config)] : [first, ...others];
+}
+
+/** For logs and listings. */
+export function nodeLabel({ nodeId }: Partial<Pick<NodeConfig, "nodeId">> = {}): string {
+  return nodeId ?? `${hostname()}:${process.pid}`;
 }

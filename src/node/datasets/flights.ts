@@ -3,7 +3,7 @@
 
 import { readFileSync } from "node:fs";
 import { zstdDecompressSync } from "node:zlib";
-import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { packageFile } from "./package-file.ts";
 
 const MAGIC = "PAR1";
@@ -72,7 +72,7 @@ export async function readFlights({
     if (error instanceof WeighbridgeError) throw error;
     throw new WeighbridgeError("DATASET_TORN", `${path} cannot be read to its end: ${reasonOf(error)}`, { cause: error });
   }
-  if (count > rowCount) throw new WeighbridgeError("BAD_ARGUMENT", `${path} has ${rowCount} flights, not ${count}`);
+  if (count > rowCount) throw badArgument(`${path} has ${rowCount} flights, not ${count}`);
   checkValues(path, columns, count);
   return flightsOf(columns, count);
 }

@@ -1,7 +1,7 @@
 // ratings — users' ratings of items, drawn from a known truth: a matrix of low rank plus noise. The best possible error
 // is therefore known: `NOISE`, which no model can predict. Pure: the same seed draws the same ratings.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 
 export const USER_COUNT = 2_000;
@@ -21,8 +21,7 @@ export type Ratings = {
 
 /** `count` ratings of random users and items. Throws BAD_ARGUMENT. */
 export function drawRatings({ count, seed }: { readonly count: number; readonly seed: number }): Ratings {
-  if (!(Number.isSafeInteger(count) && count >= 1))
-    throw new WeighbridgeError("BAD_ARGUMENT", `expected a number of ratings, got ${count}`);
+  if (!(Number.isSafeInteger(count) && count >= 1)) throw badArgument(`expected a number of ratings, got ${count}`);
   const random = new Random(seed);
   // Each of the RANK products has a variance of 1 / RANK.
   const tastes = Float64Array.from({ length: (USER_COUNT + ITEM_COUNT) * RANK }, () => bell(random) * RANK ** -0.25);

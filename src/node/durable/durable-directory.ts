@@ -12,7 +12,12 @@ export function durableDirectory({ durable, job, rank }: Pick<NodeConfig, "durab
   if (durable === undefined) return undefined;
   if (rank === undefined) throw new WeighbridgeError("BAD_CONFIG", "a durable server has the log of a rank: give it one with --rank");
   requireDurable(durable);
-  return join(resolve(durable), ...(job === undefined ? [] : [directoryName(job)]), `server-${rank}`);
+  return join(jobDirectory(durable, job), `server-${rank}`);
+}
+
+/** The directory for what servers of a job leave. */
+export function jobDirectory(root: string, job: string | undefined): string {
+  return join(resolve(root), ...(job === undefined ? [] : [directoryName(job)]));
 }
 
 /** Throws BAD_CONFIG if servers cannot keep their logs there. */

@@ -29,7 +29,8 @@ import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { DurableLog, LogPage } from "../../server/replication/log-sink.ts";
 import { type FileLayer, type OpenFile, openFile, realFiles, reasonText } from "../checkpoint/file-layer.ts";
-import { stateIo } from "../state/state-io.ts";
+import { DiskRetry } from "../state/disk-retry.ts";
+import { stateIo, writeAll } from "../state/state-io.ts";
 import { StateLock, type StateLockOptions } from "../state/state-lock.ts";
 import * as layout from "./segment-bytes.ts";
 import { findLog, readLog, type StoredSegment } from "./stored-log.ts";
@@ -39,12 +40,13 @@ const SPARE_NAME: RegExp = /^spare-\d{12}$/u;
 const SPARES_MAX = 16;
 /** Batches up to this size are written by one call. */
 const GATHERED_BYTES = 1024 * 1024;
-const RETRY_MS = 1000;
 const MARK_MS = 100;
 /** How long this process may write before it looks again whether it still has the lock. */
 const LOCK_CHECK_MS = 500;
-/** These pass when somebody frees space. */
-const FULL: ReadonlySet<string> = new Set(["ENOSPC", "EDQUOT"]);
+const RETRY_WORDS = {
+  full: "the server cannot write its log, and acknowledges nothing until it can",
+  again: "the server writes its log again",
+};
 const FIX = "start the server again when that is mended";
 const LOCK_WORDS = { holder: "server", fix: "stop that one first, or name another directory (--durable)", diskFix: FIX };
 
@@ -75,6 +77,7 @@ export class SegmentLog implements DurableLog {
   readonly #clock: Clock;
   readonly #lock: StateLock;
   #isAcquired = false;
+  readonly #retry: DiskRetry;
   readonly #gathered = new Uint8Array(GATHERED_BYTES);
   /** Those that are needed, in order; the last one is written to. */
   readonly #segments: Segment[] = [];
@@ -89,16 +92,15 @@ export class SegmentLog implements DurableLog {
   #trimTo = 0;
   #checkedAtMs = -Infinity;
   #failure: WeighbridgeError | undefined;
-  #cancelRetry: CancelTimer = () => {};
   #cancelMark: CancelTimer = () => {};
-  #retrying: (() => void) | undefined;
 
   constructor(options: SegmentLogOptions) {
-    const { directory, clock, layer = durableFiles } = options;
+    const { directory, clock, log, layer = durableFiles } = options;
     this.#options = options;
     this.#layer = layer;
     this.#clock = clock;
     this.#lock = new StateLock({ ...options, directory, layer, words: LOCK_WORDS });
+    this.#retry = new DiskRetry({ clock, log, words: RETRY_WORDS, fields: { directory } });
   }
 
   /** Keeps other processes out, before `open` or with it. May be tried again. Throws STATE_HELD, STATE_IO. */
@@ -121,7 +123,7 @@ export class SegmentLog implements DurableLog {
       const found = await findLog(this.#layer, directory);
       await readLog(this.#layer, found, repeat);
       this.#segments.push(...found.segments);
-      const names = (await this.#layer.list(directory)).map(({ name }) => name);
+      const names = await this.#layer.list(directory);
       this.#spares.push(...names.filter((name) => SPARE_NAME.test(name)).map((name) => join(directory, name)));
       this.#trimTo = found.start;
       const last = found.segments.at(-1);
@@ -152,7 +154,7 @@ export class SegmentLog implements DurableLog {
     await this.#stop();
     const { directory, log } = this.#options;
     try {
-      for (const { name } of await this.#layer.list(directory)) if (name !== "lock") await this.#layer.remove(join(directory, name));
+      for (const name of await this.#layer.list(directory)) if (name !== "lock") await this.#layer.remove(join(directory, name));
     } catch (thrown) {
       log.warn("the log of a job that has ended could not be removed", { directory, reason: reasonText(thrown) });
     }
@@ -169,8 +171,7 @@ export class SegmentLog implements DurableLog {
     const isFirst = this.#failure === undefined;
     this.#failure ??= new WeighbridgeError("CLOSED", "the server was closed");
     this.#cancelMark();
-    this.#cancelRetry();
-    this.#retrying?.();
+    this.#retry.close();
     await this.#writing;
     await this.#filling;
     if (isFirst) await this.#mark().catch(() => {}); // without it the log is as after a kill
@@ -219,7 +220,7 @@ export class SegmentLog implements DurableLog {
     const [file, segment] = [this.#file, this.#segments.at(-1)];
     if (file === undefined || segment === undefined) return;
     await this.#lock.check();
-    await writeFully(file, layout.encodeBatchHead(segment.salt, []), this.#end);
+    await writeAll(file, layout.encodeBatchHead(segment.salt, []), this.#end);
     await file.sync();
   }
 
@@ -233,7 +234,7 @@ export class SegmentLog implements DurableLog {
     const { file, segment } = await this.#segmentFor(byteCount, pages[0]?.first ?? 0);
     const pieces = [layout.encodeBatchHead(segment.salt, pages), ...pages.map(({ entries }) => entries)];
     let at = this.#end;
-    for (const piece of byteCount <= GATHERED_BYTES ? [this.#gather(pieces)] : pieces) at = await writeFully(file, piece, at);
+    for (const piece of byteCount <= GATHERED_BYTES ? [this.#gather(pieces)] : pieces) at = await writeAll(file, piece, at);
     await file.sync();
     this.#end = at;
     segment.last = pages.at(-1)?.last ?? segment.last;
@@ -263,7 +264,7 @@ export class SegmentLog implements DurableLog {
     const file = await this.#openSpare(spare, Math.max(segmentBytes, layout.SEGMENT_HEAD_BYTES + byteCount + layout.BATCH_HEAD_BYTES));
     const path = join(directory, fileName("log", head.number));
     try {
-      await writeFully(file, layout.encodeHead(head), 0);
+      await writeAll(file, layout.encodeHead(head), 0);
       await file.sync();
       await this.#layer.rename(spare, path); // SegmentLog.W2
       if (this.#spares.at(-1) === spare) this.#spares.pop();
@@ -302,7 +303,7 @@ export class SegmentLog implements DurableLog {
     const file = await this.#layer.create(path);
     try {
       const zeros = new Uint8Array(Math.min(byteCount, GATHERED_BYTES));
-      for (let at = 0; at < byteCount; ) at = await writeFully(file, zeros.subarray(0, byteCount - at), at);
+      for (let at = 0; at < byteCount; ) at = await writeAll(file, zeros.subarray(0, byteCount - at), at);
       await file.sync();
       return file;
     } catch (thrown) {
@@ -329,23 +330,10 @@ export class SegmentLog implements DurableLog {
 
   /** SegmentLog.W3 */
   async #attempt(step: () => Promise<void>): Promise<void> {
-    const { log, directory } = this.#options;
-    for (let tries = 0; ; tries++) {
-      try {
-        await step();
-        if (tries > 0) log.info("the server writes its log again", { directory });
-        return;
-      } catch (thrown) {
-        if (this.#failure !== undefined) throw this.#failure;
-        if (!FULL.has((thrown as { readonly code?: string }).code ?? "")) throw thrown;
-        if (tries === 0)
-          log.error("the server cannot write its log, and acknowledges nothing until it can", { directory, reason: reasonText(thrown) });
-        await new Promise<void>((resolve) => {
-          this.#retrying = resolve;
-          this.#cancelRetry = this.#clock.after(RETRY_MS, resolve);
-        });
-        if (this.#failure !== undefined) throw this.#failure;
-      }
+    try {
+      await this.#retry.run(step);
+    } catch (thrown) {
+      throw this.#failure ?? thrown;
     }
   }
 
@@ -361,14 +349,4 @@ export class SegmentLog implements DurableLog {
 
 function fileName(kind: "log" | "spare", number: number): string {
   return `${kind}-${String(number).padStart(12, "0")}`;
-}
-
-/** Returns where the next byte goes. Throws what the file system says, also if it takes no more bytes. */
-async function writeFully(file: OpenFile, bytes: Uint8Array, position: number): Promise<number> {
-  for (let done = 0; done < bytes.byteLength; ) {
-    const count = await file.write(bytes.subarray(done), position + done);
-    if (count === 0) throw Object.assign(new Error("the file system takes no more bytes"), { code: "ENOSPC" });
-    done += count;
-  }
-  return position + bytes.byteLength;
 }

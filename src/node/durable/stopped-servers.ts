@@ -1,13 +1,13 @@
 // stopped-servers — where servers that are stopped leave their state for the next process of their rank
 // (server/replication/planned-stop.ts): a log in <checkpoint directory>/stopped/<job>/server-<rank>.
 
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { PlannedStopFiles } from "../../server/replication/planned-stop.ts";
 import type { NodeConfig } from "../config/node-config.ts";
-import { directoryName } from "../state/state-directory.ts";
+import { jobDirectory } from "./durable-directory.ts";
 import { durableFiles, SegmentLog } from "./segment-log.ts";
 
 const DIRECTORY = "stopped";
@@ -36,7 +36,7 @@ export class StoppedServers {
   async files(clock: Clock, log: Log): Promise<PlannedStopFiles | undefined> {
     const { checkpointDir, durable, job, rank, van, startTimeoutMs } = this.#options;
     if (checkpointDir === undefined || durable !== undefined || van === "zmq") return undefined;
-    const root = join(resolve(checkpointDir), DIRECTORY, ...(job === undefined ? [] : [directoryName(job)]));
+    const root = jobDirectory(join(checkpointDir, DIRECTORY), job);
     const logIn = (name: string): SegmentLog => new SegmentLog({ directory: join(root, name), clock, log, segmentBytes: SEGMENT_BYTES });
     const logOf = async (of: number): Promise<SegmentLog> => {
       if (await hasLog(join(root, `server-${of}`))) await removeOld(logIn(`server-${of}`));
@@ -69,8 +69,7 @@ export class StoppedServers {
 }
 
 async function namesIn(directory: string): Promise<readonly string[]> {
-  const entries = await durableFiles.list(directory).catch(() => []); // there is no such directory
-  return entries.map(({ name }) => name);
+  return await durableFiles.list(directory).catch(() => []); // there is no such directory
 }
 
 async function hasLog(directory: string): Promise<boolean> {

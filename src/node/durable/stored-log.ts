@@ -12,7 +12,7 @@ import { join } from "node:path";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { EntryKind, readEntries } from "../../server/replication/log-entry.ts";
 import type { LogPage } from "../../server/replication/log-sink.ts";
-import type { FileLayer, OpenFile } from "../checkpoint/file-layer.ts";
+import { type FileLayer, type OpenFile, readUpTo } from "../checkpoint/file-layer.ts";
 import * as layout from "./segment-bytes.ts";
 
 const SEGMENT_NAME: RegExp = /^log-(\d{12})$/u;
@@ -31,7 +31,7 @@ type Found = { readonly segments: readonly StoredSegment[]; readonly start: numb
 
 /** The segments of a directory, in order, and the number of the entry to begin with. Throws STATE_CORRUPT. */
 export async function findLog(layer: FileLayer, directory: string): Promise<Found> {
-  const names = (await layer.list(directory)).map(({ name }) => name).filter((name) => SEGMENT_NAME.test(name));
+  const names = (await layer.list(directory)).filter((name) => SEGMENT_NAME.test(name));
   const segments: StoredSegment[] = [];
   let [fill, start] = [0, 0];
   const note = ({ first, entries }: LogPage): void => {
@@ -125,8 +125,7 @@ async function checkTail(file: OpenFile, { path, end, byteCount, salt }: Tail): 
 
 async function read(file: OpenFile, position: number, byteCount: number): Promise<Uint8Array> {
   const bytes = new Uint8Array(byteCount);
-  let done = 0;
-  for (let count = -1; done < byteCount && count !== 0; done += count) count = await file.read(bytes.subarray(done), position + done);
+  await readUpTo(file, bytes, position);
   return bytes;
 }
 

@@ -127,7 +127,7 @@ export class EtcdStore implements StateStore {
       } catch (thrown) {
         const isPassing = isWeighbridgeError(thrown, "STATE_IO") && (this.#lease !== undefined || this.#clock.nowMs() < giveUpMs);
         if (!isPassing) throw thrown;
-        await this.#sleep(RETRY_MS);
+        await this.#pause();
       }
     }
   }
@@ -225,7 +225,7 @@ export class EtcdStore implements StateStore {
       } catch (thrown) {
         if (!isWeighbridgeError(thrown, "STATE_IO")) throw thrown;
         if (tries === 0) this.#options.log.warn("etcd does not answer, trying again", { reason: reasonOf(thrown) });
-        await this.#sleep(RETRY_MS);
+        await this.#pause();
       }
     }
   }
@@ -285,10 +285,11 @@ export class EtcdStore implements StateStore {
     this.#standbys = standbys.filter(({ key }) => key !== own).map(({ value }) => value);
   }
 
-  async #sleep(delayMs: number): Promise<void> {
+  /** Before another try. */
+  async #pause(): Promise<void> {
     await new Promise<void>((resolve) => {
       this.#wake = resolve;
-      this.#clock.after(delayMs, resolve);
+      this.#clock.after(RETRY_MS, resolve);
     });
   }
 }

@@ -13,20 +13,21 @@
 //   FileStore.F4. A job that has ended leaves nothing, except a state that was set aside.
 
 import { dirname, join } from "node:path";
-import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { StateRecord } from "../../scheduler/scheduler-state.ts";
 import type { StateStore } from "../../scheduler/state-store.ts";
-import { type FileLayer, type OpenFile, realFiles, reasonText } from "../checkpoint/file-layer.ts";
+import { type FileLayer, type OpenFile, realFiles } from "../checkpoint/file-layer.ts";
+import { DiskRetry } from "./disk-retry.ts";
 import { batchLine, endLine, headLine, type RecordFile, readLines } from "./record-lines.ts";
 import { readText, stateIo, writeAll } from "./state-io.ts";
 import { StateLock, type StateLockOptions } from "./state-lock.ts";
 
 const RECORDS_FILE = "records";
-const RETRY_MS = 1000;
-/** These pass when somebody frees space. */
-const FULL: ReadonlySet<string> = new Set(["ENOSPC", "EDQUOT"]);
+const RETRY_WORDS = {
+  full: "the scheduler cannot write its state, and decides nothing until it can",
+  again: "the scheduler's state is written again",
+};
 
 export type FileStoreOptions = Pick<StateLockOptions, "directory" | "clock" | "self" | "isGone"> & {
   readonly log: Log;
@@ -39,22 +40,20 @@ export class FileStore implements StateStore {
   readonly location: string;
   readonly #options: FileStoreOptions;
   readonly #layer: FileLayer;
-  readonly #clock: Clock;
+  readonly #retry: DiskRetry;
   readonly #lock: StateLock;
   #file: OpenFile | undefined;
   /** Where the next line goes, and its number. */
   #end = { position: 0, line: 0 };
   #isHeld = false;
   #isClosed = false;
-  #cancelRetry: CancelTimer = () => {};
-  #retrying: (() => void) | undefined;
 
   constructor(options: FileStoreOptions) {
-    const { directory, clock, layer = realFiles } = options;
+    const { directory, clock, log, layer = realFiles } = options;
     this.#options = options;
     this.#layer = layer;
-    this.#clock = clock;
     this.location = join(directory, RECORDS_FILE);
+    this.#retry = new DiskRetry({ clock, log, words: RETRY_WORDS, fields: { state: this.location } });
     this.#lock = new StateLock({ ...options, layer });
   }
 
@@ -132,8 +131,7 @@ export class FileStore implements StateStore {
     if (this.#isClosed) return;
     this.#isClosed = true;
     this.#isHeld = false;
-    this.#cancelRetry();
-    this.#retrying?.();
+    this.#retry.close();
     await this.#file?.close().catch(() => {}); // what was durable stays so
     await this.#lock.release();
     const { directory } = this.#options;
@@ -151,36 +149,24 @@ export class FileStore implements StateStore {
 
   async #read(): Promise<RecordFile> {
     const text = await readText(this.#layer, this.location);
-    return text === undefined ? { records: [], isEnded: false, unfinishedBytes: 0 } : readLines(text, this.location);
+    return text === undefined ? { records: [], unfinishedBytes: 0 } : readLines(text, this.location);
   }
 
   /** Writes behind what is there, over what an earlier try left (FileStore.F2). */
   async #writeLine(text: string, lineCount = 1): Promise<void> {
     const file = this.#file;
     if (file === undefined) return; // nothing was written, so nothing is to be ended
-    const byteCount = await writeAll(file, text, this.#end.position);
+    const position = await writeAll(file, new TextEncoder().encode(text), this.#end.position);
     await file.sync();
-    this.#end = { position: this.#end.position + byteCount, line: this.#end.line + lineCount };
+    this.#end = { position, line: this.#end.line + lineCount };
   }
 
   /** FileStore.F3 */
   async #attempt(step: () => Promise<void>): Promise<void> {
-    for (let tries = 0; ; tries++) {
-      try {
-        await step();
-        if (tries > 0) this.#options.log.info("the scheduler's state is written again", { state: this.location });
-        return;
-      } catch (thrown) {
-        if (this.#isClosed) throw new WeighbridgeError("CLOSED", "the scheduler was closed", { cause: thrown });
-        if (!FULL.has((thrown as { readonly code?: string }).code ?? "")) throw this.#lose(thrown);
-        if (tries === 0)
-          this.#options.log.error("the scheduler cannot write its state, and decides nothing until it can", {
-            state: this.location,
-            reason: reasonText(thrown),
-          });
-        await this.#retryLater();
-        if (this.#isClosed) throw new WeighbridgeError("CLOSED", "the scheduler was closed", { cause: thrown });
-      }
+    try {
+      await this.#retry.run(step);
+    } catch (thrown) {
+      throw this.#isClosed ? new WeighbridgeError("CLOSED", "the scheduler was closed", { cause: thrown }) : this.#lose(thrown);
     }
   }
 
@@ -190,12 +176,5 @@ export class FileStore implements StateStore {
     this.#isHeld = false;
     if (isFirst) this.onLost(error);
     return error;
-  }
-
-  async #retryLater(): Promise<void> {
-    await new Promise<void>((resolve) => {
-      this.#retrying = resolve;
-      this.#cancelRetry = this.#clock.after(RETRY_MS, resolve);
-    });
   }
 }

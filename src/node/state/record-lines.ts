@@ -22,9 +22,8 @@ const END = "end";
 const LINE = /^([0-9a-f]{8}) ((\d+) (.*))$/;
 
 export type RecordFile = {
+  /** None once the job has ended. */
   readonly records: readonly StateRecord[];
-  /** The job has ended: the records are of no use any more. */
-  readonly isEnded: boolean;
   /** Bytes of an unfinished last line. */
   readonly unfinishedBytes: number;
 };
@@ -62,7 +61,7 @@ export function readLines(text: string, path: string): RecordFile {
     throw new WeighbridgeError("VERSION_MISMATCH", `${path} has version ${String(version)}; this scheduler reads ${VERSION}; ${FIX}`);
   const isEnded = bodies.at(-1) === END;
   const records = bodies.flatMap((body) => (body === END ? [] : (body as readonly StateRecord[])));
-  return { records: isEnded ? [] : records, isEnded, unfinishedBytes: unfinished.length };
+  return { records: isEnded ? [] : records, unfinishedBytes: unfinished.length };
 }
 
 function bodyOf(line: string, number: number, path: string): unknown {

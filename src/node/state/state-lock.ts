@@ -17,6 +17,7 @@ import { readFileSync } from "node:fs";
 import { hostname } from "node:os";
 import { join } from "node:path";
 import type { CancelTimer, Clock } from "../../base/clock.ts";
+import { sleep } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { FileLayer, OpenFile } from "../checkpoint/file-layer.ts";
 import { readText, stateIo, writeAll } from "./state-io.ts";
@@ -114,8 +115,8 @@ export class StateLock {
   }
 
   async #write(): Promise<void> {
-    const text = JSON.stringify({ ...this.#self, beat: this.#beat++ });
-    if (this.#file !== undefined) await writeAll(this.#file, `${text}\n`, 0); // the beat never gets shorter
+    const bytes = new TextEncoder().encode(`${JSON.stringify({ ...this.#self, beat: this.#beat++ })}\n`);
+    if (this.#file !== undefined) await writeAll(this.#file, bytes, 0); // the beat never gets shorter
   }
 
   #next(): void {
@@ -153,10 +154,6 @@ function held({ directory, words }: StateLockOptions, by: LockHolder | undefined
   const { holder = "scheduler", fix = SCHEDULER_FIX } = words ?? {};
   const who = by === undefined ? `another ${holder}` : `the ${holder} of process ${by.pid} on ${by.host}`;
   return new WeighbridgeError("STATE_HELD", `${who} uses the state in ${directory}; ${fix}`);
-}
-
-async function sleep(clock: Clock, delayMs: number): Promise<void> {
-  await new Promise<void>((resolve) => clock.after(delayMs, resolve));
 }
 
 function thisProcess(): LockHolder {

@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { type Log, SILENT_LOG } from "../../base/log.ts";
 import type { LinkReader } from "../../transport/transport.ts";
-import { C_LIBRARY, koffi, type NativeCalls } from "../native-calls.ts";
+import { koffi, type NativeCalls } from "../native-calls.ts";
 import { realClock } from "../real-clock.ts";
 import { boundSendBuffers, SEND_BUFFER_BYTES } from "./send-buffer.ts";
 import { SocketTransport } from "./socket-transport.ts";
@@ -81,7 +81,7 @@ test("both ends of a link of the transport are bounded, over TCP and over a unix
     return;
   }
   const getsockopt = (await koffi())
-    .load(C_LIBRARY)
+    .load("libc.so.6")
     .func("int getsockopt(int fd, int level, int name, _Out_ int *value, _Inout_ uint32_t *byteCount)");
   const directory = mkdtempSync(join(tmpdir(), "weighbridge-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));

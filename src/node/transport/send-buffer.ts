@@ -10,7 +10,7 @@
 
 import type net from "node:net";
 import type { Log } from "../../base/log.ts";
-import { C_LIBRARY, koffi, type NativeCalls } from "../native-calls.ts";
+import { type SystemCallOptions, systemFunction } from "../native-calls.ts";
 
 /** From <sys/socket.h>. */
 const SOL_SOCKET = 1;
@@ -23,29 +23,21 @@ export const SEND_BUFFER_BYTES: number = 512 * 1024;
 /** Bounds the buffer of a connected socket. */
 export type BoundSendBuffer = (socket: net.Socket) => void;
 
-export type SendBufferOptions = {
-  readonly log: Log;
-  readonly platform?: string;
-  /** Rejects where there is none. For tests. */
-  readonly nativeCalls?: () => Promise<NativeCalls>;
-};
+export type SendBufferOptions = SystemCallOptions & { readonly log: Log };
 
 /** What to do with a new socket; undefined where nothing can be done (SendBuffer.B1). */
 export async function boundSendBuffers(options: SendBufferOptions): Promise<BoundSendBuffer | undefined> {
-  const { log, platform = process.platform, nativeCalls = koffi } = options;
-  if (platform !== "linux") return undefined;
-  try {
-    const { load } = await nativeCalls();
-    const setsockopt = load(C_LIBRARY).func("int setsockopt(int fd, int level, int name, const int *value, uint32_t byteCount)");
-    return (socket) => {
-      const fd = descriptorOf(socket);
-      if (fd === undefined || !isWithinMachine(socket)) return;
-      if (setsockopt(fd, SOL_SOCKET, SO_SNDBUF, [SEND_BUFFER_BYTES], INT_BYTES) !== 0) log.debug("the system bounds no send buffer");
-    };
-  } catch (thrown) {
-    log.debug("no bounded send buffers: koffi is not installed, or does not work here", { reason: String(thrown) });
-    return undefined;
-  }
+  const { log } = options;
+  const declaration = "int setsockopt(int fd, int level, int name, const int *value, uint32_t byteCount)";
+  const setsockopt = await systemFunction(declaration, options, (reason) =>
+    log.debug("no bounded send buffers: koffi is not installed, or does not work here", { reason }),
+  );
+  if (setsockopt === undefined) return undefined;
+  return (socket) => {
+    const fd = descriptorOf(socket);
+    if (fd === undefined || !isWithinMachine(socket)) return;
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUF, [SEND_BUFFER_BYTES], INT_BYTES) !== 0) log.debug("the system bounds no send buffer");
+  };
 }
 
 /** Both ends of a connection within one machine have the same address; those of a unix socket have none. */

@@ -2,7 +2,7 @@
 //
 //   tcp://127.0.0.1:8000    tcp://[::1]:8000    tcp://host.example:8000    unix:///run/weighbridge/server-0.sock
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, type WeighbridgeError } from "../../base/errors.ts";
 import type { Address } from "../../transport/transport.ts";
 
 export type TcpAddress = { readonly kind: "tcp"; readonly host: string; readonly port: number };
@@ -30,6 +30,6 @@ export function formatTcpAddress(host: string, port: number): Address {
   return host.includes(":") ? `tcp://[${host}]:${port}` : `tcp://${host}:${port}`;
 }
 
-export function badAddress(address: Address, why: string, cause?: unknown): WeighbridgeError {
-  return new WeighbridgeError("BAD_ARGUMENT", `"${address}" cannot be used as an address: ${why}`, { cause });
+export function badAddress(address: Address, why: string): WeighbridgeError {
+  return badArgument(`"${address}" cannot be used as an address: ${why}`);
 }

@@ -10,7 +10,7 @@ import { lstatSync, mkdirSync, unlinkSync } from "node:fs";
 import net from "node:net";
 import { dirname } from "node:path";
 import type { Clock } from "../../base/clock.ts";
-import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { reasonOf, unsupported, WeighbridgeError } from "../../base/errors.ts";
 import { type Log, SILENT_LOG } from "../../base/log.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../../transport/transport.ts";
 import type { BoundSendBuffer } from "./send-buffer.ts";
@@ -240,5 +240,5 @@ export function requireNodeSockets(versions: NodeJS.ProcessVersions = process.ve
   const runtime = foreignRuntime(versions);
   if (runtime === undefined) return;
   const message = `nodes of a cluster run under Node 24 or newer, and this is ${runtime}, where EmbeddedCluster alone works: run this script with node`;
-  throw new WeighbridgeError("UNSUPPORTED", message);
+  throw unsupported(message);
 }

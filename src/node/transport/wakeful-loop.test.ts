@@ -199,6 +199,6 @@ test("a loop that has nobody to offer its core to keeps it (WakefulLoop.W4)", ()
 
 test("without the native call there is nothing to offer the core with", async () => {
   const missing = (): Promise<never> => Promise.reject(new Error("koffi is not installed"));
-  assert.equal(await coreOffer("linux", missing), undefined);
-  assert.equal(await coreOffer("win32"), undefined);
+  assert.equal(await coreOffer({ platform: "linux", nativeCalls: missing }), undefined);
+  assert.equal(await coreOffer({ platform: "win32" }), undefined);
 });

@@ -26,7 +26,7 @@
 
 import { availableParallelism } from "node:os";
 import type { Clock } from "../../base/clock.ts";
-import { C_LIBRARY, koffi, type NativeCalls } from "../native-calls.ts";
+import { type SystemCallOptions, systemFunction } from "../native-calls.ts";
 
 /** In polls: what makes the loop wake, what one input earns that was polled for, and the most credit. */
 export const START = 64;
@@ -166,16 +166,8 @@ export function wakefulLoop(clock: Clock): WakefulLoop | undefined {
 }
 
 /** Undefined where the system cannot be asked: loops that poll keep their cores. */
-export async function coreOffer(
-  platform: string = process.platform,
-  nativeCalls: () => Promise<NativeCalls> = koffi,
-): Promise<(() => void) | undefined> {
-  if (platform !== "linux") return undefined;
-  try {
-    return (await nativeCalls()).load(C_LIBRARY).func("int sched_yield()");
-  } catch {
-    return undefined; // koffi is not installed, or does not work here
-  }
+export async function coreOffer(options: SystemCallOptions = {}): Promise<(() => void) | undefined> {
+  return await systemFunction("int sched_yield()", options);
 }
 
 function cpuMs(): number {

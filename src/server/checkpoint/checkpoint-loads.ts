@@ -7,7 +7,7 @@
 //   CheckpointLoads.L1. A server without parameters loads a checkpoint, and shows it to nobody before it is activated.
 //       Every worker may request the same load: all get the same answer, and one that gives up stops no other.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, WeighbridgeError } from "../../base/errors.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
 import type { Loaded } from "../../contracts/checkpoints.ts";
 import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
@@ -120,18 +120,14 @@ export class CheckpointLoads {
     const { run, catalogue } = this.#source.job();
     if (parameters.all.length > 0) {
       const names = parameters.all.map(({ spec }) => JSON.stringify(spec.name)).join(", ");
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
+      throw badArgument(
         `a checkpoint is restored before there are parameters; server ${ownership.rank} has ${names}; to go back to one, start the servers anew with --restore`,
       );
     }
     const owned = [...parameters.sums.all].find(([, store]) => store.keyCount > 0);
     if (owned !== undefined) {
       const what = owned[0] === "data" ? "data of pushData" : `values of kv application ${owned[0]}`;
-      throw new WeighbridgeError(
-        "BAD_ARGUMENT",
-        `a checkpoint is restored before anything is pushed; server ${ownership.rank} has ${what}`,
-      );
+      throw badArgument(`a checkpoint is restored before anything is pushed; server ${ownership.rank} has ${what}`);
     }
     parameters.isRestoring = true;
     try {
@@ -140,8 +136,7 @@ export class CheckpointLoads {
         const { path, manifest } = source;
         const { step, clock } = manifest;
         const { clockMin } = parameters.pacer;
-        if (clockMin > clock)
-          throw new WeighbridgeError("BAD_ARGUMENT", `${path} is of clock ${clock}, and the workers are at ${clockMin}`);
+        if (clockMin > clock) throw badArgument(`${path} is of clock ${clock}, and the workers are at ${clockMin}`);
         loading.activate = await restoreServer({ source, parameters, vectorClock, ownership, run, catalogue });
         loading.step = step;
         const namesOf = (isSums: boolean): string[] =>

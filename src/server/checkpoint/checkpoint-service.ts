@@ -24,7 +24,7 @@
 import { assert } from "../../base/assert.ts";
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
-import { asError, WeighbridgeError } from "../../base/errors.ts";
+import { asError, unsupported, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
@@ -292,7 +292,7 @@ export class CheckpointService {
   get #files(): SnapshotFiles {
     const { files } = this.#options;
     if (files !== undefined) return files;
-    throw new WeighbridgeError("UNSUPPORTED", "this server has no directory for checkpoints: start it with --checkpoint-dir");
+    throw unsupported("this server has no directory for checkpoints: start it with --checkpoint-dir");
   }
 
   /** CheckpointService.V7 */

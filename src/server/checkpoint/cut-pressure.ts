@@ -10,7 +10,7 @@
 //   CutPressure.P2. Nothing waits while there is room outside of the reserve for what a cut keeps.
 
 import type { Clock } from "../../base/clock.ts";
-import { Deferred } from "../../base/deferred.ts";
+import { Deferred, sleep } from "../../base/deferred.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import type { UpdatePressure } from "../../peer/function-host.ts";
@@ -53,7 +53,7 @@ export class CutPressure implements UpdatePressure<{ readonly holder: WorkerInca
     if (cut === undefined || cut.keptBytes() < reserveBytes * PRESSED_SHARE || stateBytesMax - stateUsedBytes > reserveBytes)
       return undefined;
     // CutPressure.P1
-    if (cut.isAwaitedOf(holder)) return new Promise((resolve) => void this.#clock.after(OWNER_WAIT_MS, resolve));
+    if (cut.isAwaitedOf(holder)) return sleep(this.#clock, OWNER_WAIT_MS);
     if (this.#relief !== undefined) return this.#relief.promise;
     const relief = new Deferred<void>();
     this.#relief = relief;

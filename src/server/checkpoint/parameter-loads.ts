@@ -8,7 +8,7 @@
 //   ParameterLoads.L2. A staged parameter that its owner discards, or cannot use, releases its memory.
 //   ParameterLoads.L3. Only the parameter that was saved is replaced: the same name, shape, optimizer and columns.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, unsupported, WeighbridgeError } from "../../base/errors.ts";
 import type { LoadStage, Step } from "../../contracts/checkpoints.ts";
 import { requireSameModel } from "../../store/snapshot/same-model.ts";
 import type { SnapshotSource } from "../../store/snapshot/snapshot-files.ts";
@@ -72,7 +72,7 @@ export class ParameterLoads {
    */
   replace(step: number, owner: string): Record<never, never> {
     const staged = this.#loadings.get(owner)?.staged;
-    if (staged?.step !== step) throw new WeighbridgeError("BAD_REQUEST", `nothing of step ${step} is staged here for ${owner}`);
+    if (staged?.step !== step) throw badRequest(`nothing of step ${step} is staged here for ${owner}`);
     this.#loadings.delete(owner);
     try {
       this.#parameters.replace(staged.parameter);
@@ -127,6 +127,6 @@ export class ParameterLoads {
     if (parameter === undefined) throw new WeighbridgeError("UNKNOWN_PARAMETER", `this server has no parameter ${JSON.stringify(name)}`);
     if (parameter.pace.isOnly({ updates: "async", staleness: Infinity })) return parameter;
     const why = "others may be waiting for its clocks; a checkpoint of the whole job can be restored";
-    throw new WeighbridgeError("UNSUPPORTED", `${name} is loaded alone only if its consistency is "asp": ${why}`);
+    throw unsupported(`${name} is loaded alone only if its consistency is "asp": ${why}`);
   }
 }

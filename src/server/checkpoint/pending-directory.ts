@@ -10,6 +10,7 @@
 //       removed before the next one begins: a directory of checkpoints has one writer (CheckpointDirectory.K3).
 
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { InTurn } from "../../base/in-turn.ts";
 import type { Log } from "../../base/log.ts";
 import type * as contracts from "../../contracts/checkpoints.ts";
 import type { CheckpointManifest } from "../../store/snapshot/checkpoint-manifest.ts";
@@ -22,8 +23,8 @@ export class PendingDirectory {
   readonly #files: () => SnapshotFiles;
   readonly #log: Log;
   #begun: Begun | undefined;
-  /** Settles with the last directory that is made or removed; never rejects (PendingDirectory.D2). */
-  #last: Promise<unknown> = Promise.resolve();
+  /** PendingDirectory.D2 */
+  readonly #turns = new InTurn();
 
   /** `files` throws UNSUPPORTED if the server has no directory for checkpoints. */
   constructor(files: () => SnapshotFiles, log: Log) {
@@ -36,7 +37,7 @@ export class PendingDirectory {
     void this.#removeBegun(); // its owner may have left one
     const begun: Begun = { pending: "", owner };
     this.#begun = begun;
-    return await this.#inTurn(() => this.#make(begun, request));
+    return await this.#turns.run(() => this.#make(begun, request));
   }
 
   async #make(begun: Begun, { step, stepMin, directory }: contracts.Begin): Promise<contracts.Begun> {
@@ -78,14 +79,7 @@ export class PendingDirectory {
   async #removeBegun(): Promise<void> {
     const pending = this.#begun?.pending ?? "";
     this.#begun = undefined;
-    if (pending !== "") await this.#inTurn(() => this.#remove(pending));
-  }
-
-  /** PendingDirectory.D2 */
-  async #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const done = this.#last.then(work);
-    this.#last = done.catch(() => {}); // the caller gets the error
-    return await done;
+    if (pending !== "") await this.#turns.run(() => this.#remove(pending));
   }
 
   async #remove(pending: string): Promise<void> {

@@ -11,7 +11,7 @@
 //                                    This server's own if there are as many servers as then, otherwise the highest of
 //                                    each worker: no update may count twice
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { unsupported, WeighbridgeError } from "../../base/errors.ts";
 import type { VectorClock } from "../../consistency/vector-clock.ts";
 import type { CheckpointManifest, ServerRecord } from "../../store/snapshot/checkpoint-manifest.ts";
 import { specOf } from "../../store/snapshot/describe-parameter.ts";
@@ -102,7 +102,7 @@ function clockSources(manifest: CheckpointManifest, ownership: Ownership, run: s
 function requireSameServers({ servers }: CheckpointManifest, { serverCount }: Ownership, path: string): void {
   if (servers.length === serverCount) return;
   const why = "an application of this job chose the servers of its requests itself (setSlicer, or a C++ worker)";
-  throw new WeighbridgeError("UNSUPPORTED", `${path} is of ${servers.length} servers and cannot be restored on ${serverCount}: ${why}`);
+  throw unsupported(`${path} is of ${servers.length} servers and cannot be restored on ${serverCount}: ${why}`);
 }
 
 /** The training state of a parameter. Throws CHECKPOINT_FOREIGN. */

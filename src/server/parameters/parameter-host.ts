@@ -1,7 +1,7 @@
 // parameter-host — what the parameters of a server share: its memory and kernels, and the pace of the job.
 
 import type { Clock } from "../../base/clock.ts";
-import { badRequest, WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, unsupported, WeighbridgeError } from "../../base/errors.ts";
 import { type Log, SILENT_LOG } from "../../base/log.ts";
 import type { PushCounter } from "../../consistency/push-counts.ts";
 import type { Arena } from "../../kernel/arena.ts";
@@ -186,6 +186,5 @@ export function checkScale(scale: number, spec: ParameterSpec): void {
 
 /** Throws UNSUPPORTED for an optimizer that computes values anew, whatever they were. */
 export function checkSettable({ name, optimizer: { type } }: ParameterSpec): void {
-  if (type === "ftrl")
-    throw new WeighbridgeError("UNSUPPORTED", `values of ${name} cannot be set: ftrl computes them of what it has summed up`);
+  if (type === "ftrl") throw unsupported(`values of ${name} cannot be set: ftrl computes them of what it has summed up`);
 }

@@ -13,7 +13,7 @@
 //       did not reach this server.
 
 import { Deferred } from "../../base/deferred.ts";
-import { badRequest, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, isWeighbridgeError, unsupported, WeighbridgeError } from "../../base/errors.ts";
 import { decodeParameterSpec, type ParameterSpec, specDifferences } from "../../store/parameter-spec.ts";
 import type { LoadedPlugIn } from "../../store/plug-ins.ts";
 import type { CatalogueEntry, ParameterNumber } from "../../wire/catalogue.ts";
@@ -228,14 +228,14 @@ export class Parameters {
   tensor(number: number): TensorParameter {
     const parameter = this.#healthy(number);
     if (parameter instanceof TensorParameter) return parameter;
-    throw new WeighbridgeError("UNSUPPORTED", `${parameter.spec.name} is a table, not a tensor: push and pull its rows by key`);
+    throw unsupported(`${parameter.spec.name} is a table, not a tensor: push and pull its rows by key`);
   }
 
   /** As `tensor`; UNSUPPORTED for a tensor. */
   table(number: number): TableParameter {
     const parameter = this.#healthy(number);
     if (parameter instanceof TableParameter) return parameter;
-    throw new WeighbridgeError("UNSUPPORTED", `${parameter.spec.name} is a tensor, not a table`);
+    throw unsupported(`${parameter.spec.name} is a tensor, not a table`);
   }
 
   #healthy(number: number): Parameter {

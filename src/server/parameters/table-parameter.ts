@@ -17,7 +17,7 @@ import type { MergeNumber, RowJoin } from "../../kernel/duplicate-kernels.ts";
 import { FLOAT_BYTES, INDEX_BYTES, KEY_BYTES } from "../../kernel/elements.ts";
 import { CURSOR_BYTES, LIST_ROWS_MAX } from "../../kernel/kernels.ts";
 import { elementsAt, floatsOf, ROW_ELEMENTS, type RowArray } from "../../kernel/row-element.ts";
-import { firstKeyFrom } from "../../keys/key-range.ts";
+import { firstKeyFrom } from "../../keys/first-key-from.ts";
 import { checkChange, type TableSpec } from "../../store/parameter-spec.ts";
 import { elementOf, rowElements, rowTypeName, rowWords } from "../../store/row-types/row-type-spec.ts";
 import type { PartMarks } from "../../store/table-parts.ts";

@@ -13,7 +13,7 @@
 //       is FENCED, and a server that has taken over repeats no log (StandbyLog.repeat).
 
 import type { Clock } from "../../base/clock.ts";
-import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { reasonOf, unsupported, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { Membership } from "../../cluster/membership.ts";
 import { nodeDeadError } from "../../peer/call.ts";
@@ -23,7 +23,8 @@ import type { Peer } from "../../peer/peer.ts";
 import { idOf, nameOf, rankOf, roleOf } from "../../wire/node-id.ts";
 import { isAwaited, type RosterEntry, type RosterView } from "../../wire/roster.ts";
 import { standbySink } from "./log-call.ts";
-import type { Replica } from "./replica.ts";
+import { isClient, type Replica } from "./replica.ts";
+import type { ReplicaLog } from "./replica-log.ts";
 
 /** Throws UNSUPPORTED for what a replicated server does not do so far, BAD_CONFIG for a standby of none. */
 export function checkReplication(options: {
@@ -34,16 +35,14 @@ export function checkReplication(options: {
   readonly durable?: unknown;
 }): void {
   const { replicas = 1, isStandby = false, restoreFrom, gateway, durable } = options;
-  if (replicas !== 1 && replicas !== 2)
-    throw new WeighbridgeError("UNSUPPORTED", `a server rank is held by 1 or 2 processes, not by ${replicas}`);
+  if (replicas !== 1 && replicas !== 2) throw unsupported(`a server rank is held by 1 or 2 processes, not by ${replicas}`);
   if (replicas === 1) {
     if (isStandby) throw new WeighbridgeError("BAD_CONFIG", "a standby belongs to a cluster with replicas 2");
     if (durable === undefined) return;
-  } else if (durable !== undefined) throw new WeighbridgeError("UNSUPPORTED", "a server is replicated or durable, not both so far");
+  } else if (durable !== undefined) throw unsupported("a server is replicated or durable, not both so far");
   const kind = durable === undefined ? "replicated" : "durable";
-  if (restoreFrom !== undefined && durable !== undefined)
-    throw new WeighbridgeError("UNSUPPORTED", "a durable server does not restore checkpoints so far");
-  if (gateway !== undefined) throw new WeighbridgeError("UNSUPPORTED", `servers behind ps-lite's protocol are not ${kind}`);
+  if (restoreFrom !== undefined && durable !== undefined) throw unsupported("a durable server does not restore checkpoints so far");
+  if (gateway !== undefined) throw unsupported(`servers behind ps-lite's protocol are not ${kind}`);
 }
 
 /** How long a standby may be without a link before its head tells the scheduler. */
@@ -127,7 +126,7 @@ export class ChainMember {
         return;
       }
       if (this.#replica.standbyLog.hasFailed) return; // it leaves (StandbyLog.I1)
-      log.warn("taking over", { node: nameOf(head.node), incarnation: head.incarnation, entries: this.#replica.applied });
+      log.warn("taking over", { node: nameOf(head.node), incarnation: head.incarnation, entries: this.#replica.repeater.applied });
       this.#replica.promote();
       membership.takeOver(head);
       return;
@@ -136,21 +135,23 @@ export class ChainMember {
     if (standby === undefined) return; // a roster that came before the cluster was complete
     if (this.#replica.isLeaving) return; // one that comes now is filled by the next process of the rank
     const { log: replicaLog } = this.#replica;
-    if (standby.state === "alive" && standby.isFilling === true) {
+    if (standby.state !== "alive") {
+      if (replicaLog.isOn) this.#goAlone(standby, { isEnding: isEnding(roster) || peer.isLeaving });
+      return;
+    }
+    const isEmpty = standby.isFilling === true;
+    if (isEmpty) {
       // The node follows again afterwards.
       if (standby.incarnation === this.#filled || this.#replica.isRestoring || this.#replica.isSettling) return;
       // The one before was given up, and this one has come in the same roster.
       if (replicaLog.isOn) this.#goAlone(standby);
-      replicaLog.lateMs = membership.heartbeatTimeoutMs || replicaLog.lateMs;
-      membership.memory.standbyLost = () => (this.#isStandbyLost ? standby.incarnation : 0);
       membership.memory.standbyFilled = () => (this.#isStandbyFilled ? standby.incarnation : 0);
-      this.#fill(standby);
-    } else if (standby.state === "alive") {
-      this.#isStandbyFilled = false;
-      replicaLog.lateMs = membership.heartbeatTimeoutMs || replicaLog.lateMs;
-      membership.memory.standbyLost = () => (this.#isStandbyLost ? standby.incarnation : 0);
-      this.#sendTo(peer.dial(standby.node, standby.address, standby.incarnation));
-    } else if (replicaLog.isOn) this.#goAlone(standby, { isEnding: isEnding(roster) || peer.isLeaving });
+    }
+    this.#isStandbyFilled = false;
+    replicaLog.lateMs = membership.heartbeatTimeoutMs || replicaLog.lateMs;
+    membership.memory.standbyLost = () => (this.#isStandbyLost ? standby.incarnation : 0);
+    if (isEmpty) this.#fill(standby);
+    else this.#sendTo(peer.dial(standby.node, standby.address, standby.incarnation));
   }
 
   /**
@@ -189,19 +190,11 @@ export class ChainMember {
     const { peer, log } = this.#node;
     this.#filled = incarnation;
     this.#isStandbyLost = false;
-    this.#isStandbyFilled = false;
     const before = peer.channel(node);
     if (before !== undefined) peer.drop(before, nodeDeadError(node, "left")); // of the one before
     const channel = peer.dial(node, address, incarnation);
-    this.#channel = channel;
     const failed = (error: unknown): void => this.#giveUpFill(channel, error);
-    const replicaLog = this.#replica.log;
-    replicaLog.onLate = () => this.#lost(channel, "it does not answer");
-    replicaLog.onRefused = (error) => this.#lost(channel, error);
-    replicaLog.onReplaced = (error) => this.#node.replaced(error);
-    replicaLog.onAcknowledged = () => {
-      this.#isStandbyLost = false;
-    };
+    this.#logTo(channel).onRefused = (error) => this.#lost(channel, error);
     log.info("filling a standby", { node: nameOf(node), incarnation });
     try {
       this.#replica.fill(channel, { failed, filled: () => this.#reportFilled(incarnation) });
@@ -233,7 +226,7 @@ export class ChainMember {
    */
   #checkSource(head: RosterEntry, isAwaitingFill: boolean): void {
     const { state, incarnation, node } = head;
-    const { isFilling } = this.#replica;
+    const { isFilling } = this.#replica.repeater;
     if (isFilling && this.#filledBy === 0) this.#filledBy = incarnation;
     const isGone = isFilling ? state !== "alive" || incarnation !== this.#filledBy : isAwaitingFill && !isAwaited(head);
     if (!isGone || this.#isOrphan) return;
@@ -243,15 +236,20 @@ export class ChainMember {
 
   #sendTo(channel: Channel): void {
     if (this.#channel === channel) return;
+    this.#logTo(channel).sendTo(standbySink(channel, this.#node.clock));
+    this.#watch(channel);
+  }
+
+  /** The log, whose news are from now on those of this standby. */
+  #logTo(channel: Channel): ReplicaLog {
     this.#channel = channel;
     const { log } = this.#replica;
     log.onLate = () => this.#lost(channel, "it does not answer");
+    log.onReplaced = (error) => this.#node.replaced(error);
     log.onAcknowledged = () => {
       this.#isStandbyLost = false;
     };
-    log.onReplaced = (error) => this.#node.replaced(error);
-    log.sendTo(standbySink(channel, this.#node.clock));
-    this.#watch(channel);
+    return log;
   }
 
   /** A link that is closed for longer than it takes to dial again: its standby is gone, or cut off. */
@@ -281,10 +279,4 @@ export class ChainMember {
 /** Whether nobody works any more. */
 function isEnding({ nodes }: RosterView): boolean {
   return nodes.every(({ role, state }) => role !== "worker" || state === "left");
-}
-
-/** Workers and guests do not know standbys, and see nothing that a failover could take back. */
-function isClient(node: number): boolean {
-  const role = roleOf(node);
-  return role === "worker" || role === "guest";
 }

@@ -5,7 +5,7 @@ import { count, decodeJson, object } from "../../wire/json-body.ts";
 import { type PlacementView, placementShape } from "../../wire/roster.ts";
 import type { DepartedParts } from "../copy/parts-departure.ts";
 import type { ExchangeLog } from "../copy/parts-exchange.ts";
-import { EntryKind, type ReadEntry } from "./log-entry.ts";
+import { EntryKind, type ReadEntry, textOf } from "./log-entry.ts";
 import { unpack } from "./packed-body.ts";
 import type { ReplicaLog } from "./replica-log.ts";
 
@@ -41,10 +41,11 @@ export function repeatExchange(
   exchange: ExchangeRepeater | undefined,
   rank: number,
 ): boolean {
-  const text = (): Uint8Array => entries.slice(entry.at, entry.at + entry.textBytes);
-  if (entry.kind === EntryKind.PLACEMENT) exchange?.repeatPlacement(decodeJson(placementShape, "a placement", text()), rank);
+  if (entry.kind === EntryKind.PLACEMENT)
+    exchange?.repeatPlacement(decodeJson(placementShape, "a placement", textOf(entry, entries)), rank);
   else if (entry.kind === EntryKind.ARRIVED) exchange?.repeatArrived(unpack(entries, entry) as DepartedParts);
-  else if (entry.kind === EntryKind.HANDED_OVER) exchange?.repeatHandedOver(decodeJson(handedOverShape, "a hand-over", text()).epoch);
+  else if (entry.kind === EntryKind.HANDED_OVER)
+    exchange?.repeatHandedOver(decodeJson(handedOverShape, "a hand-over", textOf(entry, entries)).epoch);
   else return false;
   return true;
 }

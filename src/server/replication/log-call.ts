@@ -10,7 +10,7 @@
 //   LogCall.C1. A LOG that does not fit a frame, or that is not read here, is a call of the contract like any other.
 
 import type { Clock } from "../../base/clock.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, type WeighbridgeError } from "../../base/errors.ts";
 import { replicaLog } from "../../contracts/between-servers.ts";
 import type { Call } from "../../peer/call.ts";
 import { CONTROL_PRIORITY, callFunction } from "../../peer/call-function.ts";
@@ -129,8 +129,7 @@ class LogCall implements Call {
   }
 
   answered({ payloadBytes }: FrameHeader, bytes: Uint8Array, at: number): boolean {
-    if (payloadBytes !== ANSWER_BYTES)
-      throw new WeighbridgeError("BAD_REQUEST", `the answer to ${replicaLog.name} has ${payloadBytes} bytes, not ${ANSWER_BYTES}`);
+    if (payloadBytes !== ANSWER_BYTES) throw badRequest(`the answer to ${replicaLog.name} has ${payloadBytes} bytes, not ${ANSWER_BYTES}`);
     for (let i = 0; i < ANSWER_BYTES; i++) numberBytes[i] = bytes[at + i] as number;
     this.#end.written(number[0] as number);
     return true;

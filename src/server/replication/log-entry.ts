@@ -30,7 +30,7 @@
 //   ARRIVED    some of the parts that come with it, with what is not a part's where the server joins: JSON and arrays
 //   HANDED_OVER  its parts are with their owners, of this epoch: JSON
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, type WeighbridgeError } from "../../base/errors.ts";
 import {
   continuesRun,
   encodeHeader,
@@ -254,6 +254,11 @@ export type ReadEntry = {
   incarnation: number;
 };
 
+/** The body of an entry that is JSON. */
+export function textOf({ at, textBytes }: Readonly<ReadEntry>, entries: Uint8Array): Uint8Array {
+  return entries.slice(at, at + textBytes);
+}
+
 /** Reads entries one by one, and is the one that was read. */
 export class EntryReader implements ReadEntry {
   kind = 0;
@@ -311,7 +316,7 @@ export class EntryReader implements ReadEntry {
 
   #cut(): WeighbridgeError {
     const [at, byteCount] = [this.#next, this.#end].map((each) => each - this.#from);
-    return new WeighbridgeError("BAD_REQUEST", `the entry at byte ${at} of a log of ${byteCount} bytes does not fit it`);
+    return badRequest(`the entry at byte ${at} of a log of ${byteCount} bytes does not fit it`);
   }
 }
 

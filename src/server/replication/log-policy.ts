@@ -8,7 +8,7 @@
 //   headOnly   changes nothing that outlives a head: groups, whose workers ask again, and saves of checkpoints
 //   refused    UNSUPPORTED, by name
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { unsupported, type WeighbridgeError } from "../../base/errors.ts";
 import { partialReducePartners, sspSync } from "../../contracts/beside-parameters.ts";
 import * as checkpoints from "../../contracts/checkpoints.ts";
 import type { Contract } from "../../contracts/contract.ts";
@@ -53,5 +53,5 @@ export function policyOf(
 const REPEATING = "replicated or durable servers so far: start them with replicas 1 and without --durable";
 
 export function refusedError(name: string): WeighbridgeError {
-  return new WeighbridgeError("UNSUPPORTED", `${name} is not served by ${REPEATING}`);
+  return unsupported(`${name} is not served by ${REPEATING}`);
 }

@@ -6,7 +6,7 @@
 //   LogRepeater.L1. Entries are repeated in the order of their numbers, each once; those that were repeated before are
 //       skipped.
 
-import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, isWeighbridgeError } from "../../base/errors.ts";
 import { Answer, labelOf } from "../../peer/answer.ts";
 import { type Failure, failureShape, toFailure } from "../../wire/failure.ts";
 import { FrameHeader, HEADER_BYTES, Kind, paddedBytes, stepRun } from "../../wire/frame.ts";
@@ -15,8 +15,8 @@ import { count, decodeJson, encodeJson, list, object, optional } from "../../wir
 import { rankOf } from "../../wire/node-id.ts";
 import { type RosterEntry, rosterEntryShape } from "../../wire/roster.ts";
 import { type ExchangeRepeater, repeatExchange } from "./exchange-entries.ts";
-import { type AnswersImage, answersOf, type FilledImage, loadParts, loadServer, type PartsImage, type ServerImage } from "./fill-state.ts";
-import { EntryKind, EntryReader, type ReadEntry } from "./log-entry.ts";
+import { answersOf, type FilledImage, loadParts, loadServer, type PartsImage, type ServerImage } from "./fill-state.ts";
+import { EntryKind, EntryReader, type ReadEntry, textOf } from "./log-entry.ts";
 import type { LogPolicy } from "./log-policy.ts";
 import { identityShape, type ServerIdentity } from "./log-sink.ts";
 import { unpack } from "./packed-body.ts";
@@ -93,7 +93,7 @@ export class LogRepeater {
   /** Repeats the entries from byte `at` on, numbered from `first` on. Throws if one cannot be repeated. */
   repeat(first: number, bytes: Uint8Array, at: number, byteCount: number): void {
     if (!this.#hasBegun && (bytes[at] === EntryKind.FILL || this.isComingBack)) this.applied = first - 1;
-    if (first > this.applied + 1) throw new WeighbridgeError("BAD_REQUEST", `entry ${first} came after entry ${this.applied}`);
+    if (first > this.applied + 1) throw badRequest(`entry ${first} came after entry ${this.applied}`);
     if (bytes !== this.#bytes) {
       this.#bytes = bytes;
       this.#words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length >> 2);
@@ -142,16 +142,18 @@ export class LogRepeater {
       case EntryKind.DIGEST: {
         const { part, to = part + 1, digest } = decodeJson(digestShape, "a digest", textOf(entry, entries));
         const { digest: own } = digestOfParts(this.#server.parameters, part, { partsMax: to - part, bytesMax: Infinity });
-        if (own !== digest) throw new WeighbridgeError("BAD_REQUEST", `part ${part} comes to ${own} here, and to ${digest} at its head`);
+        if (own !== digest) throw badRequest(`part ${part} comes to ${own} here, and to ${digest} at its head`);
         break;
       }
-      case EntryKind.FILL:
+      case EntryKind.FILL: {
         if (this.#hasBegun && this.isComingBack) break; // it has all that comes with it
-        if (this.#hasBegun) throw new WeighbridgeError("BAD_REQUEST", "a standby is filled once, from the start");
+        if (this.#hasBegun) throw badRequest("a standby is filled once, from the start");
         this.isFilling = true;
-        this.#loadPlacement(unpack(entries, entry) as ServerImage);
-        loadServer(this.#server, unpack(entries, entry) as ServerImage, ({ worker, incarnation }) => this.#standInOf(worker, incarnation));
+        const image = unpack(entries, entry) as ServerImage;
+        if (image.placement !== undefined) this.exchange?.repeatPlacement(image.placement, this.#rank);
+        loadServer(this.#server, image, ({ worker, incarnation }) => this.#standInOf(worker, incarnation));
         break;
+      }
       case EntryKind.PARTS:
         if (this.isComingBack && !this.isFilling) break;
         // It copies what it loads.
@@ -167,12 +169,8 @@ export class LogRepeater {
         break;
       default:
         if (repeatExchange(entry, entries, this.exchange, this.#rank)) break;
-        throw new WeighbridgeError("BAD_REQUEST", `there is no entry of kind ${entry.kind}`);
+        throw badRequest(`there is no entry of kind ${entry.kind}`);
     }
-  }
-
-  #loadPlacement({ placement }: ServerImage): void {
-    if (placement !== undefined) this.exchange?.repeatPlacement(placement, this.#rank);
   }
 
   #repeatFrame({ kind, at, node, incarnation }: Readonly<ReadEntry>, entries: Uint8Array): void {
@@ -203,7 +201,7 @@ export class LogRepeater {
     } catch {
       return; // as its head did; why is the next entry
     }
-    if (!this.isFilling) throw new WeighbridgeError("BAD_REQUEST", "a function threw at its head, and not here");
+    if (!this.isFilling) throw badRequest("a function threw at its head, and not here");
   }
 
   /** The frames of a run but the first `known` ones. */
@@ -212,7 +210,7 @@ export class LogRepeater {
     decodeHeader(this.#words, at >> 2, header);
     const stride = paddedBytes(header.payloadBytes);
     if (bodyBytes !== HEADER_BYTES + count * stride)
-      throw new WeighbridgeError("BAD_REQUEST", `${count} frames of ${header.payloadBytes} bytes do not fit an entry of ${bodyBytes}`);
+      throw badRequest(`${count} frames of ${header.payloadBytes} bytes do not fit an entry of ${bodyBytes}`);
     const handler = this.#server.kvHandlerOf(header.app);
     const standIn = this.#standInOf(node, incarnation);
     const applied = header.stamp === 0 ? undefined : this.#server.clock.entryOf(node, incarnation);
@@ -245,12 +243,8 @@ export class LogRepeater {
   /** What depends on all parts is as the head has it, instead of what was made here while some were missing. */
   #filled({ answers, own }: FilledImage): void {
     this.#server.ownState.load(own);
-    this.#keepAnswers(answers);
-  }
-
-  #keepAnswers(image: AnswersImage): void {
     for (const standIn of this.standIns.values()) standIn.forgetAnswers();
-    for (const { worker, incarnation, kept } of image) {
+    for (const { worker, incarnation, kept } of answers) {
       if ((this.standIns.get(worker)?.incarnation ?? 0) > incarnation) continue;
       const standIn = this.#standInOf(worker, incarnation);
       for (const one of kept) standIn.keep(one.stamp, { request: one.request, answers: answersOf(one) });
@@ -269,8 +263,4 @@ export class LogRepeater {
 /** It gets the label of the request that asks for it. */
 function failureAnswer(stamp: number, failure: Failure): Answer {
   return new Answer({ ...labelOf(new FrameHeader()), stamp }, { kind: Kind.FAILURE, payload: encodeJson(failure) });
-}
-
-function textOf({ at, textBytes }: Readonly<ReadEntry>, entries: Uint8Array): Uint8Array {
-  return entries.slice(at, at + textBytes);
 }

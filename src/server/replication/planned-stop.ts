@@ -13,7 +13,7 @@
 //   PlannedStop.P3. A server with something that could not be repeated leaves nothing: then calls fail at once, as
 //       without a directory.
 
-import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { reasonOf, unsupported } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { PlugInModule } from "../../store/plug-ins.ts";
 import type { RosterView } from "../../wire/roster.ts";
@@ -92,7 +92,7 @@ export class PlannedStop {
   #checkRepeatable(): void {
     const { plugIns, problem } = this.#options;
     const why = problem();
-    if (why !== "") throw new WeighbridgeError("UNSUPPORTED", why);
+    if (why !== "") throw unsupported(why);
     checkRepeatable(plugIns);
   }
 }

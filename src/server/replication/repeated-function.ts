@@ -9,7 +9,7 @@
 //   RepeatedFunction.R3. State of its own goes to a standby that comes later: a function without `save` and `load` has
 //       none.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { unsupported, WeighbridgeError } from "../../base/errors.ts";
 import type { FunctionContext, TableRow, TensorBlock, WorkerCalls } from "../../contracts/function-context.ts";
 import type { PsFunction } from "../../contracts/ps-function.ts";
 import type { PlugInModule } from "../../store/plug-ins.ts";
@@ -21,13 +21,10 @@ export function repeatedFunctions(functions: readonly PsFunction[]): readonly Ps
   const unknown = unknownFunction(functions);
   if (unknown !== undefined) {
     const fix = `declare it \`deterministic\` or with \`reads\`, or ${ALONE}`;
-    throw new WeighbridgeError(
-      "UNSUPPORTED",
-      `the function ${unknown.name} changes state, and this server is replicated or durable: ${fix}`,
-    );
+    throw unsupported(`the function ${unknown.name} changes state, and this server is replicated or durable: ${fix}`);
   }
   const refuse: Refuse = (fn, what) => {
-    throw unsupported(fn, `${what}; this server is replicated or durable: mend that, or ${ALONE}`);
+    throw refusal(fn, `${what}; this server is replicated or durable: mend that, or ${ALONE}`);
   };
   return functions.map((fn) => (fn.isUpdate ? repeatedFunction(fn, refuse) : fn));
 }
@@ -66,7 +63,7 @@ export class StoppableFunctions {
     const unknown = unknownFunction(functions);
     this.problem = unknown === undefined ? "" : `the function ${unknown.name} changes state, and is not deterministic`;
     const refuse: Refuse = (fn, what) => {
-      const error = unsupported(fn, what);
+      const error = refusal(fn, what);
       if (this.isRepeating()) throw error;
       this.problem ||= error.message;
     };
@@ -81,7 +78,7 @@ export function checkRepeatable(modules: readonly PlugInModule[]): void {
       if (deterministic) continue;
       const what = `the ${kind === "updater" ? "updater" : "row type"} ${JSON.stringify(name)} of ${module}`;
       const why = "is not deterministic, and this server is replicated or durable";
-      throw new WeighbridgeError("UNSUPPORTED", `${what} ${why}: ${ALONE}`);
+      throw unsupported(`${what} ${why}: ${ALONE}`);
     }
 }
 
@@ -121,8 +118,8 @@ class RepeatedContext implements FunctionContext {
   }
 }
 
-function unsupported({ name }: PsFunction, what: string): WeighbridgeError {
-  return new WeighbridgeError("UNSUPPORTED", `the function ${name} ${what}`);
+function refusal({ name }: PsFunction, what: string): WeighbridgeError {
+  return unsupported(`the function ${name} ${what}`);
 }
 
 /** What functions keep of their own, by their names. */

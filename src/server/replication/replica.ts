@@ -180,21 +180,24 @@ export class Replica {
   async openDurable(): Promise<void> {
     const { durable } = this.#options;
     if (durable === undefined) return;
-    this.repeater.isComingBack = true;
-    await durable.open((page) => this.#restore(page));
-    this.repeater.isComingBack = false;
-    this.log.goOnAfter(this.applied);
+    await this.#repeatAll(durable);
+    this.log.goOnAfter(this.repeater.applied);
     this.log.sendTo(diskSink(durable));
   }
 
   /** Repeats what a process before left when it was stopped (PlannedStop.open). */
   async openStopped(left: DurableLog): Promise<void> {
-    this.repeater.isComingBack = true;
-    await left.open((page) => this.#restore(page));
-    this.repeater.isComingBack = false;
+    await this.#repeatAll(left);
     if (this.repeater.identity === undefined || this.repeater.isFilling)
       throw new WeighbridgeError("ABORTED", "the stop of the server before this one was not finished");
-    this.log.goOnAfter(this.applied);
+    this.log.goOnAfter(this.repeater.applied);
+  }
+
+  /** Throws what DurableLog.open throws. */
+  async #repeatAll(durable: DurableLog): Promise<void> {
+    this.repeater.isComingBack = true;
+    await durable.open((page) => this.#restore(page));
+    this.repeater.isComingBack = false;
   }
 
   /**
@@ -227,9 +230,9 @@ export class Replica {
   #restore({ first, entries }: LogPage): void {
     this.log.byteCount += entries.byteLength;
     try {
-      this.repeat(first, entries, 0, entries.length);
+      this.repeater.repeat(first, entries, 0, entries.length);
     } catch (thrown) {
-      const message = `entry ${this.applied + 1} of this server's log could not be repeated: ${reasonOf(thrown)}`;
+      const message = `entry ${this.repeater.applied + 1} of this server's log could not be repeated: ${reasonOf(thrown)}`;
       throw new WeighbridgeError("STATE_CORRUPT", message, { cause: thrown });
     }
   }
@@ -289,7 +292,7 @@ export class Replica {
       incarnation: standIn.incarnation,
       kept: [...standIn.kept()].flatMap((answers) => keptImage(Infinity, answers)),
     }));
-    const own = [...this.#options.host.channels()].filter(({ id }) => roleOf(id) === "worker" || roleOf(id) === "guest");
+    const own = [...this.#options.host.channels()].filter(({ id }) => isClient(id));
     return [...inherited, ...saveAnswers(own)];
   }
 
@@ -338,11 +341,6 @@ export class Replica {
     return true;
   }
 
-  /** Of a standby: whether it has nothing, or not everything yet. It began with its head, or is filled (fill.ts). */
-  get isFilling(): boolean {
-    return this.repeater.isFilling;
-  }
-
   /** This server is a standby: it repeats the log of its head, and writes none. */
   standBy(): void {
     this.isStandby = true;
@@ -361,21 +359,10 @@ export class Replica {
     if (this.#options.durable === undefined && !this.isLeaving) this.log.stop();
     else this.log.close(); // no node may learn what the disk may not have
   }
+}
 
-  // The standby.
-
-  /** The last entry that it has repeated. */
-  get applied(): number {
-    return this.repeater.applied;
-  }
-
-  /** LogRepeater.isWhole */
-  get isWhole(): boolean {
-    return this.repeater.isWhole;
-  }
-
-  /** Repeats the entries from byte `at` on, numbered from `first` on. Throws if one cannot be repeated. */
-  repeat(first: number, bytes: Uint8Array, at: number, byteCount: number): void {
-    this.repeater.repeat(first, bytes, at, byteCount);
-  }
+/** Workers and guests: who sends servers requests, and knows no standby. */
+export function isClient(id: number): boolean {
+  const role = roleOf(id);
+  return role === "worker" || role === "guest";
 }

@@ -15,7 +15,7 @@
 //   RunAhead.A3. Between the run and what its handlers refuse the log has no other entry: the pushes of a run are
 //       handled one after the other (FrameReader.R7). If they are not, the standby is given up.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import { kvPush } from "../../contracts/kv.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import { KEY_BYTES } from "../../kernel/elements.ts";
@@ -143,7 +143,7 @@ export class RefusedAhead {
   compare(node: number, incarnation: number, stamp: number): void {
     if (!this.isOpen || node !== this.#node || incarnation !== this.#incarnation) return;
     if (stamp < this.#first || stamp > this.#last || this.#stamps.delete(stamp)) return;
-    throw new WeighbridgeError("BAD_REQUEST", `its head refused update ${stamp} of ${nameOf(node)}, which was taken here`);
+    throw badRequest(`its head refused update ${stamp} of ${nameOf(node)}, which was taken here`);
   }
 
   /** Another entry follows. Throws BAD_REQUEST if the head has taken what this standby refused. */
@@ -152,7 +152,7 @@ export class RefusedAhead {
     const [stamp] = this.#stamps;
     if (stamp === undefined) return;
     this.#stamps.clear();
-    throw new WeighbridgeError("BAD_REQUEST", `its head took update ${stamp} of ${nameOf(this.#node)}, which was refused here`);
+    throw badRequest(`its head took update ${stamp} of ${nameOf(this.#node)}, which was refused here`);
   }
 
   /** There is no head any more: what was refused here is refused. */

@@ -53,6 +53,7 @@ class Stage {
   isWhole = true;
   applied = 4;
   fails = false;
+  readonly repeater = this;
   readonly log: StandbyLog = new StandbyLog(this);
   readonly #channel: Channel;
 

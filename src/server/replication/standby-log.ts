@@ -10,26 +10,29 @@
 //   StandbyLog.I7. A standby takes the log of one incarnation of its head: the next one, if it is not this standby
 //       itself, has another state, and counts its entries anew.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { badRequest, WeighbridgeError } from "../../base/errors.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type { Channel } from "../../peer/channel.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
 import { nameOf, roleOf } from "../../wire/node-id.ts";
 import { acknowledgeLog, type ReadLog, readLog } from "./log-call.ts";
 import { EntryReader } from "./log-entry.ts";
-import type { Replica } from "./replica.ts";
+import type { LogRepeater } from "./log-repeater.ts";
+
+/** As Replica. */
+type StandbyReplica = { readonly isStandby: boolean; readonly repeater: Pick<LogRepeater, "isWhole" | "applied" | "repeat"> };
 
 export class StandbyLog {
   /** Called when this standby cannot go on (Replica.I2). */
   onDiverged: (error: WeighbridgeError) => void = () => {};
-  readonly #replica: Pick<Replica, "isStandby" | "isWhole" | "applied" | "repeat">;
+  readonly #replica: StandbyReplica;
   readonly #log: ReadLog = { first: 0, at: 0, byteCount: 0 };
   readonly #entries = new EntryReader();
   /** Of the head (StandbyLog.I7); 0: it has sent nothing yet. */
   #incarnation = 0;
   #failure: WeighbridgeError | undefined;
 
-  constructor(replica: Pick<Replica, "isStandby" | "isWhole" | "applied" | "repeat">) {
+  constructor(replica: StandbyReplica) {
     this.#replica = replica;
   }
 
@@ -46,11 +49,11 @@ export class StandbyLog {
     const log = this.#log;
     if (!readLog(header, bytes, at, log)) return false;
     this.#checkHead(channel.id, channel.incarnation);
-    const { applied, isWhole } = this.#replica;
+    const { applied, isWhole } = this.#replica.repeater;
     const last = this.#lastOf(log, bytes);
     if (!isWhole || log.first > applied + 1 || last === undefined) {
       this.#repeat(channel.id, log.first, bytes, log.at, log.byteCount);
-      acknowledgeLog(channel, header, this.#replica.applied);
+      acknowledgeLog(channel, header, this.#replica.repeater.applied);
       return true;
     }
     acknowledgeLog(channel, header, Math.max(last, applied)); // StandbyLog.I1
@@ -69,11 +72,11 @@ export class StandbyLog {
   repeat({ worker: head, incarnation }: WorkerIncarnation, first: number, entries: Uint8Array): number {
     this.#checkHead(head, incarnation);
     this.#repeat(head, first, entries, 0, entries.length);
-    return this.#replica.applied;
+    return this.#replica.repeater.applied;
   }
 
   #checkHead(head: number, incarnation: number): void {
-    if (roleOf(head) !== "server") throw new WeighbridgeError("BAD_REQUEST", `a log comes from a server, not from ${nameOf(head)}`);
+    if (roleOf(head) !== "server") throw badRequest(`a log comes from a server, not from ${nameOf(head)}`);
     if (!this.#replica.isStandby) {
       const message = `${nameOf(head)} sends its log to a server that has taken over from it`;
       throw new WeighbridgeError("FENCED", message);
@@ -82,7 +85,7 @@ export class StandbyLog {
     if (this.#incarnation === 0) this.#incarnation = incarnation;
     if (this.#incarnation === incarnation) return;
     // StandbyLog.I7
-    throw this.#fail(head, new WeighbridgeError("BAD_REQUEST", `it has what incarnation ${this.#incarnation} had`));
+    throw this.#fail(head, badRequest(`it has what incarnation ${this.#incarnation} had`));
   }
 
   /** The number of the last entry; undefined where entries do not add up, which fails when they are repeated. */
@@ -97,7 +100,7 @@ export class StandbyLog {
 
   #repeat(head: number, first: number, bytes: Uint8Array, at: number, byteCount: number): void {
     try {
-      this.#replica.repeat(first, bytes, at, byteCount);
+      this.#replica.repeater.repeat(first, bytes, at, byteCount);
     } catch (thrown) {
       throw this.#fail(head, thrown);
     }
@@ -105,7 +108,7 @@ export class StandbyLog {
 
   /** It leaves the chain (Replica.I2). */
   #fail(head: number, cause: unknown): WeighbridgeError {
-    const message = `entry ${this.#replica.applied + 1} of ${nameOf(head)} could not be repeated`;
+    const message = `entry ${this.#replica.repeater.applied + 1} of ${nameOf(head)} could not be repeated`;
     this.#failure = new WeighbridgeError("HANDLER_FAILED", message, { cause });
     this.onDiverged(this.#failure);
     return this.#failure;

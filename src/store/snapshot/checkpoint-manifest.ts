@@ -14,7 +14,7 @@
 //   CheckpointManifest.M2. Parameters have different names, files different names, and a file's name is no path.
 //   CheckpointManifest.M3. Fields kept word for word come back equal (json-value.ts).
 
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, badRequest, isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { type Check, count, list, object, text } from "../../wire/json-body.ts";
 import { type JsonObject, jsonObject } from "../../wire/json-value.ts";
 import { duplicateKey } from "./duplicate-key.ts";
@@ -75,11 +75,11 @@ const TRAILER_BYTES = 12;
 
 const checksum: Check<string> = (value, path) => {
   if (typeof value === "string" && CHECKSUM.test(value)) return value;
-  throw new WeighbridgeError("BAD_REQUEST", `${path} must be a checksum of 8 hexadecimal digits`);
+  throw badRequest(`${path} must be a checksum of 8 hexadecimal digits`);
 };
 const shardFileName: Check<string> = (value, path) => {
   if (typeof value === "string" && SHARD_FILE_NAME.test(value)) return value;
-  throw new WeighbridgeError("BAD_REQUEST", `${path} must be the name of a safetensors file, but is ${JSON.stringify(value)}`);
+  throw badRequest(`${path} must be the name of a safetensors file, but is ${JSON.stringify(value)}`);
 };
 
 const serverRecordShape: Check<ServerRecord> = object({
@@ -115,7 +115,7 @@ export function encodeManifest(manifest: CheckpointManifest, crc32: Crc32): Uint
     throw new WeighbridgeError("BAD_ARGUMENT", reasonOf(cause), { cause });
   }
   const problem = manifestProblem(checked);
-  if (problem !== undefined) throw new WeighbridgeError("BAD_ARGUMENT", `the manifest makes no sense: ${problem}`);
+  if (problem !== undefined) throw badArgument(`the manifest makes no sense: ${problem}`);
   const json = JSON.stringify({ format: MANIFEST_FORMAT, version: MANIFEST_VERSION, ...checked }, null, 2);
   const body = `${json.slice(0, -"\n}".length)},\n  "crc32": "`;
   const encoder = new TextEncoder();

@@ -1,7 +1,7 @@
 // link-encoding — what a parameter's links carry, the same for all its workers and servers: how values travel in pushes
 // and in pulls, how keys do, and whether payloads are compressed.
 
-import { badArgument, showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, showValue, unsupported, type WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
 import type { GeneralCompression } from "./general-compression.ts";
 import { Int8Codec } from "./int8-codec.ts";
@@ -80,5 +80,5 @@ export function compressionOf(
 ): GeneralCompression | undefined {
   if (compression === "none") return undefined;
   if (available !== undefined) return available;
-  throw new WeighbridgeError("UNSUPPORTED", `${name}: its link asks for ${compression}, which this node does not have`);
+  throw unsupported(`${name}: its link asks for ${compression}, which this node does not have`);
 }

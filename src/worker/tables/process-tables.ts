@@ -11,7 +11,7 @@
 
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
-import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { reasonOf, unsupported, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { PushedRequest } from "../../contracts/tables.ts";
 import type { EarlyUpdates } from "./leaving-updates.ts";
@@ -125,7 +125,7 @@ export class ProcessTables {
     const { threadCount, firstThreadId } = this.#options;
     if (!isAlone) {
       const text = "tables are used by async tasks of one thread or by threads of the system, not by both in one process";
-      throw new WeighbridgeError("UNSUPPORTED", text);
+      throw unsupported(text);
     }
     if (this.#registered.length >= threadCount)
       throw new WeighbridgeError(

@@ -7,6 +7,7 @@
 //   SystemThread.T2. A thread that ends, in good order or not, leaves nothing behind: locks, pins, its place in the
 //       clock. What it added is kept.
 
+import { sleep } from "../../base/deferred.ts";
 import { isWeighbridgeError, reasonOf } from "../../base/errors.ts";
 import type { ClockMember } from "./process-clock.ts";
 import type { ProcessTable } from "./process-table.ts";
@@ -150,7 +151,7 @@ export class SystemThread {
         return await table.read(rowId, clock);
       } catch (thrown) {
         if (!isWeighbridgeError(thrown, "QUEUE_FULL") || this.#isOver) throw thrown;
-        await new Promise<void>((resolve) => time.after(PIN_AGAIN_MS, resolve));
+        await sleep(time, PIN_AGAIN_MS);
       }
     }
   }

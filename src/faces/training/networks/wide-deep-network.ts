@@ -1,5 +1,5 @@
 // wide-deep-network — Wide & Deep on rows that may live anywhere: a linear model of the ids beside a small network on
-// their embeddings; the sum of both is the logit. nn/models/wide-deep.ts is the same with tables of its own.
+// their embeddings; the sum of both is the logit.
 
 import { checkOptions } from "../../../base/known-options.ts";
 import { Activations } from "../../../nn/activations.ts";
