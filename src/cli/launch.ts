@@ -12,7 +12,7 @@ import type { NodeConfig } from "../node/config/node-config.ts";
 import { requireDurable } from "../node/durable/durable-directory.ts";
 import { functionModulePath } from "../node/function-module.ts";
 import { freePort } from "../node/launcher/free-port.ts";
-import { Job, type JobOutcome, type RestartRules } from "../node/launcher/job.ts";
+import { type GivenUp, Job, type JobOutcome, type RestartRules } from "../node/launcher/job.ts";
 import { type JobPlan, type Program, planJob } from "../node/launcher/job-plan.ts";
 import { LineStream, tagLines } from "../node/launcher/node-output.ts";
 import { endText, type NodeProcess, type ProcessEnd } from "../node/launcher/node-process.ts";
@@ -209,7 +209,7 @@ async function runJob({ processes, serversOf, workerOf }: JobPlan, output: Stand
     attach: (node) => showOutput(node, errors),
     onFailure: (culprit) => errors.addReason(culprit),
     onCopyLost: (end) => process.stderr.write(`weighbridge: ${copyLostText(end)}\n`),
-    onDeadProcess: ({ name }) => process.stderr.write(`weighbridge: ${deadText(name)}\n`),
+    onGivenUp: ({ name }, why) => process.stderr.write(`weighbridge: ${givenUpText(name, why)}\n`),
   });
   const release = forwardEnds(job, output);
   const outcome = await job.outcome;
@@ -224,9 +224,10 @@ async function runJob({ processes, serversOf, workerOf }: JobPlan, output: Stand
   return exitCodeOf(outcome);
 }
 
-/** About a process that still runs when all others are done. */
-export function deadText(name: string): string {
-  return `${name} was declared dead, and all others are done: it is ended now`;
+/** About a process that is ended because it does not end by itself. */
+export function givenUpText(name: string, why: GivenUp): string {
+  const reason = why === "dead" ? "was declared dead, and all others are done" : "was asked to leave, and has not (session.leaving)";
+  return `${name} ${reason}: it is ended now`;
 }
 
 /** About a server that the job did not have yet. */

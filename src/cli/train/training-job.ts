@@ -10,7 +10,7 @@ import { type JobPlan, modulePath, type Program, planJob } from "../../node/laun
 import { LineStream, tagLines } from "../../node/launcher/node-output.ts";
 import type { NodeProcess, ProcessEnd } from "../../node/launcher/node-process.ts";
 import { FAILED_EXIT_CODE } from "../../node/launcher/process-errors.ts";
-import { copyLostText, deadText, exitCodeOf, forwardEnds, schedulerTexts, serverLostText } from "../launch.ts";
+import { copyLostText, exitCodeOf, forwardEnds, givenUpText, schedulerTexts, serverLostText } from "../launch.ts";
 import type { StandardOutput } from "../standard-output.ts";
 import { causeText, closingOf, endLines, shortCause } from "./closing-lines.ts";
 import { parseReport } from "./report.ts";
@@ -81,7 +81,7 @@ export async function runTraining(wanted: TrainPlan, isResumed: boolean, output:
     attach: (node) => showOutput(node, screen),
     isDispensable: (end, running) => isDispensable(end, running, screen),
     onCopyLost: (end) => screen.note(copyLostText(end)),
-    onDeadProcess: ({ name }) => screen.note(deadText(name)),
+    onGivenUp: ({ name }, why) => screen.note(givenUpText(name, why)),
     isReasonPrinted: true,
     exitGraceMs: EXIT_GRACE_MS,
     reasonFor: (culprit) => shortCause(causeText(culprit, screen.position)),

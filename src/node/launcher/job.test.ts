@@ -206,7 +206,7 @@ function frozenWorkerJob(options: Partial<JobOptions> = {}) {
   const scheduler: ProcessPlan = { ...processPlan("scheduler", SCHEDULER), role: "scheduler" };
   const worker: ProcessPlan = { ...processPlan("worker 1", WAIT), ranks: [1] };
   const given: string[] = [];
-  const started = start([scheduler, worker], { deadGraceMs: 50, onDeadProcess: ({ name }) => void given.push(name), ...options });
+  const started = start([scheduler, worker], { deadGraceMs: 50, onGivenUp: ({ name }) => void given.push(name), ...options });
   return { ...started, given };
 }
 
@@ -398,7 +398,7 @@ test("a server that was started for a change is ended with the job, when the sch
   const ended: string[] = [];
   const { job } = start([reporting(["complete:", "servers:0,1/0"]), { ...processPlan("server 0", ""), role: "server" }], {
     ...{ serversOf, deadGraceMs: 50 },
-    onDeadProcess: ({ name }) => ended.push(name),
+    onGivenUp: ({ name }) => ended.push(name),
   });
   assert.deepEqual(await job.outcome, { kind: "done" });
   assert.deepEqual(ended, ["server 1"]);
@@ -421,7 +421,7 @@ test("a process that was started again is not the one that the scheduler has dec
   const { job } = start(plans, {
     restart,
     onRestart: () => told.push("again"),
-    onDeadProcess: ({ name }) => told.push(`${name} is ended`),
+    onGivenUp: ({ name }) => told.push(`${name} is ended`),
   });
   assert.deepEqual(await job.outcome, { kind: "done" });
   assert.deepEqual(told, ["again"]);
@@ -445,7 +445,7 @@ test("a scheduler that is killed is started again, and what it said of dead node
   const { job } = start([fallingScheduler("process.kill(process.pid, 'SIGKILL')"), worker], {
     ...{ restart: RESTART, deadGraceMs: 10 },
     onRestart: (end) => told.push(endText(end)),
-    onDeadProcess: ({ name }) => told.push(`${name} is ended`),
+    onGivenUp: ({ name }) => told.push(`${name} is ended`),
   });
   assert.deepEqual(await job.outcome, { kind: "done" });
   assert.deepEqual(told, ["scheduler was ended by SIGKILL"]);

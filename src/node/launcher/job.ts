@@ -48,6 +48,9 @@ export type JobOutcome =
   /** Its output cannot be written. */
   | { readonly kind: "unseen"; readonly error: Error };
 
+/** It was declared dead, and all others are done; or it was to leave, and has not for UNWANTED_GRACE_MS. */
+export type GivenUp = "dead" | "unwanted";
+
 export type RestartRules = {
   /** How often in a row. */
   readonly timesMax: number;
@@ -89,8 +92,8 @@ export type JobOptions = {
   readonly isReasonPrinted?: boolean;
   /** Called for a process that failed, and whose servers another process has too (Job.J6). */
   readonly onCopyLost?: (end: ProcessEnd) => void;
-  /** Called for a process that was declared dead, before it is ended. */
-  readonly onDeadProcess?: (plan: ProcessPlan) => void;
+  /** Called for a process that does not end by itself, before it is ended. */
+  readonly onGivenUp?: (plan: ProcessPlan, why: GivenUp) => void;
   /** Brings processes back that failed (Job.J7). Left out, a failure ends the job. */
   readonly restart?: RestartRules | undefined;
   /** Called for a process that failed and will be started again after this long. */
@@ -209,7 +212,7 @@ export class Job {
   #endUnwanted(): void {
     for (const process of this.#running.filter(({ plan }) => this.#isUnwanted(plan))) {
       const timer = setTimeout(() => {
-        if (process.isRunning && this.#isUnwanted(process.plan)) this.#giveUp(process);
+        if (process.isRunning && this.#isUnwanted(process.plan)) this.#giveUp(process, "unwanted");
       }, UNWANTED_GRACE_MS);
       process.ended.finally(() => clearTimeout(timer)).catch(() => {}); // It does not reject.
     }
@@ -342,11 +345,11 @@ export class Job {
     return this.#processes.some(({ plan, nodeNames, isRunning }) => this.#givenUp.has(plan) && !isRunning && nodeNames.includes(nodeName));
   }
 
-  #giveUp(process: NodeProcess): void {
-    const { onDeadProcess, deadGraceMs = DEAD_GRACE_MS } = this.#options;
+  #giveUp(process: NodeProcess, why: GivenUp = "dead"): void {
+    const { onGivenUp, deadGraceMs = DEAD_GRACE_MS } = this.#options;
     if (this.#givenUp.has(process.plan)) return;
     this.#givenUp.add(process.plan);
-    onDeadProcess?.(process.plan);
+    onGivenUp?.(process.plan, why);
     process.signal("SIGTERM");
     const timer = setTimeout(() => process.signal("SIGKILL"), deadGraceMs);
     process.ended.finally(() => clearTimeout(timer)).catch(() => {}); // It does not reject.

@@ -170,7 +170,7 @@ export class NodeProcess {
     const giveUp = new AbortController();
     await Promise.race([closed.promise, sleep(OUTPUT_WAIT_MS, undefined, { signal: giveUp.signal }).catch(() => {})]);
     giveUp.abort();
-    return { plan: this.plan, ...end, reason: failure ?? (end.signal === "SIGKILL" ? undefined : tail.reason) };
+    return { plan: this.plan, ...end, reason: failure ?? (isFromOutside(end.signal) ? undefined : tail.reason) };
   }
 }
 
@@ -178,6 +178,11 @@ export class NodeProcess {
 export function endText({ plan, exitCode, signal, reason }: ProcessEnd): string {
   const how = signal !== null ? `was ended by ${signal}` : exitCode !== null ? `ended with exit code ${exitCode}` : "could not be started";
   return `${plan.name} ${how}${reason === undefined ? "" : `: ${reason}`}`;
+}
+
+/** Signals that a process does not cause itself: what it printed last does not say why it ended. */
+function isFromOutside(signal: NodeJS.Signals | null): boolean {
+  return signal === "SIGKILL" || signal === "SIGTERM" || signal === "SIGINT" || signal === "SIGHUP";
 }
 
 /** The exit code of a process that is about to exit; undefined for any other line. */
