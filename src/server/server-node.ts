@@ -1,6 +1,6 @@
 // server-node — a server of the cluster: its arena, its engine, and the checkpoint that it restores before it serves.
 
-import type { WaitOptions } from "../base/deferred.ts";
+import { Deferred, sleep, type WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { randomToken } from "../base/random.ts";
 import { CatalogueCalls } from "../cluster/catalogue-calls.ts";
@@ -32,6 +32,8 @@ import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
 
 /** The default size: a GiB of addresses stays for updates and checkpoints of a full server (Arena.A5). */
 const ARENA_BYTES = 3 * 2 ** 30;
+/** How long a server that comes back, and is to leave, waits for the scheduler's answer and for its own beginning. */
+const COMEBACK_MS = 10_000;
 
 export type ServerNodeOptions = MemberOptions & {
   readonly arenaBytesMax?: number | undefined;
@@ -82,6 +84,8 @@ export class ServerNode extends MemberNode {
   readonly #durable: DurableLog | undefined;
   readonly #stop: PlannedStop | undefined;
   #hasBegun = false;
+  /** Resolves when it has begun, or failed to, with what a process before has left. */
+  readonly #cameBack = new Deferred<void>();
   /** Whether no part is its own any more, and it is to leave. */
   #isRetired = false;
   #membership: Membership | undefined;
@@ -154,6 +158,8 @@ export class ServerNode extends MemberNode {
 
   /** A server whose state is on a disk by then is waited for. */
   override async leave(): Promise<void> {
+    // PlannedStop.P4: the scheduler may have let it go on already.
+    if (this.claim !== undefined && !this.#hasBegun) await Promise.race([this.#cameBack.promise, sleep(this.clock, COMEBACK_MS)]);
     const membership = this.#hasBegun ? this.#membership : undefined;
     if (membership !== undefined && !this.#isRetired && (await this.#chain?.handOver(() => this.hasWorkers())) === true)
       await this.#save(membership);
@@ -239,6 +245,10 @@ export class ServerNode extends MemberNode {
   }
 
   protected async registered(membership: Membership): Promise<void> {
+    await this.#begin(membership).finally(() => this.#cameBack.resolve());
+  }
+
+  async #begin(membership: Membership): Promise<void> {
     if (this.claim !== undefined) membership.memory.reportCatalogue(membership, this.log);
     const { checkpoints } = this.server;
     checkpoints.joined(membership.job, new CatalogueCalls({ membership, clock: this.clock }));

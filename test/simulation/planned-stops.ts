@@ -34,6 +34,7 @@ export class StopStage implements AsyncDisposable {
   readonly #random = new Random(5);
   readonly #disk = new SimDisk(this.#random, "/stopped");
   #pushed = 0;
+  #ended: AbortController | undefined;
 
   constructor({ replicas = 1, functions = [], startTimeoutMs = 30_000 }: StopStageOptions = {}) {
     const records: StateRecord[] = [];
@@ -52,7 +53,8 @@ export class StopStage implements AsyncDisposable {
         if (roleOf(node) === "worker") return {};
         const found = node === HEAD && this.hasLeft ? this.#logOf() : undefined;
         if (found !== undefined) this.hasLeft = false;
-        return { stops: { logOf: async () => this.#logOf(), found }, functions, fillBytes: 200, digestEntries: 7 } as never;
+        const stops = { logOf: async () => this.#logOf(), found };
+        return { stops, functions, fillBytes: 200, digestEntries: 7, signal: this.#ended?.signal } as never;
       },
     });
   }
@@ -77,6 +79,31 @@ export class StopStage implements AsyncDisposable {
     await this.cluster.office(HEAD).node.leave();
     this.hasLeft = true;
     this.cluster.kill(HEAD);
+  }
+
+  async start(): Promise<void> {
+    await this.cluster.startNode(HEAD);
+  }
+
+  /** Starts the next process of the rank and ends it so soon, as by SIGTERM. Returns whether it was still starting. */
+  async startAndStop(afterMs: number): Promise<boolean> {
+    const { cluster } = this;
+    const ended = new AbortController();
+    this.#ended = ended;
+    const cancel = cluster.clock.after(afterMs, () => ended.abort());
+    try {
+      await cluster.startNode(HEAD);
+    } catch (thrown) {
+      if (!ended.signal.aborted) throw thrown;
+      cluster.network.crash(cluster.hostOf(HEAD));
+      this.hasLeft = true;
+      return true;
+    } finally {
+      cancel();
+      this.#ended = undefined;
+    }
+    await this.stop();
+    return false;
   }
 
   /** How many files were left. */

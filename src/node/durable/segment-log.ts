@@ -64,6 +64,8 @@ export type SegmentLogOptions = Pick<StateLockOptions, "directory" | "clock" | "
   readonly log: Log;
   readonly layer?: FileLayer;
   readonly segmentBytes?: number;
+  /** Whether a log without any state that is whole has nothing to repeat, rather than being damaged. */
+  readonly mayBeUnfinished?: boolean;
 };
 
 type Waiting = LogPage & { readonly resolve: (last: number) => void; readonly reject: (error: WeighbridgeError) => void };
@@ -120,7 +122,7 @@ export class SegmentLog implements DurableLog {
     const { directory } = this.#options;
     try {
       if (!this.#isAcquired) await this.acquire();
-      const found = await findLog(this.#layer, directory);
+      const found = await findLog(this.#layer, directory, this.#options.mayBeUnfinished);
       await readLog(this.#layer, found, repeat);
       this.#segments.push(...found.segments);
       const names = await this.#layer.list(directory);
@@ -154,7 +156,9 @@ export class SegmentLog implements DurableLog {
     await this.#stop();
     const { directory, log } = this.#options;
     try {
-      for (const name of await this.#layer.list(directory)) if (name !== "lock") await this.#layer.remove(join(directory, name));
+      // The last one first: what is left of it if this process is killed meanwhile is a log that was not finished.
+      const names = (await this.#layer.list(directory)).filter((name) => name !== "lock").sort();
+      for (const name of names.reverse()) await this.#layer.remove(join(directory, name));
     } catch (thrown) {
       log.warn("the log of a job that has ended could not be removed", { directory, reason: reasonText(thrown) });
     }

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { temporaryFolder } from "../../../test/support/checkpoint-stage.ts";
 import { SILENT_LOG } from "../../base/log.ts";
+import { EntryKind, EntryPage } from "../../server/replication/log-entry.ts";
 import type { PlannedStopFiles } from "../../server/replication/planned-stop.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
 import { realClock } from "../real-clock.ts";
@@ -101,4 +102,26 @@ test("a process waits for what another one of its rank uses: it gets it, or noth
   const held = await folder.hold(0);
   await assert.rejects(filesOf(folder.servers({ rank: 0 })), throwsCode("STATE_HELD"));
   await held.close();
+});
+
+test("a stop that was killed before it had the whole state has nothing to repeat, whatever its first number; another log is damaged", async () => {
+  using folder = new Folder();
+  const page = new EntryPage(new Uint8Array(512));
+  page.addText(EntryKind.IDENTITY, new Uint8Array(8).fill(32));
+  const written = new SegmentLog({ directory: folder.directoryOf(0), clock, log: SILENT_LOG });
+  await written.open(() => {});
+  await written.write({ first: 7, last: 7, entries: page.bytes.subarray(0, page.length) });
+  await written.close();
+  const durable = new SegmentLog({ directory: folder.directoryOf(0), clock, log: SILENT_LOG });
+  await assert.rejects(
+    durable.open(() => {}),
+    throwsCode("STATE_CORRUPT", /no state that is whole/),
+  );
+  await durable.close();
+  const found = (await filesOf(folder.servers({ rank: 0 })))?.found;
+  let pageCount = 0;
+  await found?.open(() => pageCount++);
+  assert.equal(pageCount, 0);
+  await found?.remove();
+  assert.equal(existsSync(folder.directoryOf(0)), false);
 });

@@ -37,7 +37,8 @@ export class StoppedServers {
     const { checkpointDir, durable, job, rank, van, startTimeoutMs } = this.#options;
     if (checkpointDir === undefined || durable !== undefined || van === "zmq") return undefined;
     const root = jobDirectory(join(checkpointDir, DIRECTORY), job);
-    const logIn = (name: string): SegmentLog => new SegmentLog({ directory: join(root, name), clock, log, segmentBytes: SEGMENT_BYTES });
+    const logIn = (name: string): SegmentLog =>
+      new SegmentLog({ directory: join(root, name), clock, log, segmentBytes: SEGMENT_BYTES, mayBeUnfinished: true });
     const logOf = async (of: number): Promise<SegmentLog> => {
       if (await hasLog(join(root, `server-${of}`))) await removeOld(logIn(`server-${of}`));
       return logIn(`server-${of}`);

@@ -29,8 +29,11 @@ export type StoredSegment = layout.SegmentHead & {
 
 type Found = { readonly segments: readonly StoredSegment[]; readonly start: number };
 
-/** The segments of a directory, in order, and the number of the entry to begin with. Throws STATE_CORRUPT. */
-export async function findLog(layer: FileLayer, directory: string): Promise<Found> {
+/**
+ * The segments of a directory, in order, and the number of the entry to begin with: none, if no state in it is whole,
+ * and it may be unfinished. Throws STATE_CORRUPT.
+ */
+export async function findLog(layer: FileLayer, directory: string, mayBeUnfinished = false): Promise<Found> {
   const names = (await layer.list(directory)).filter((name) => SEGMENT_NAME.test(name));
   const segments: StoredSegment[] = [];
   let [fill, start] = [0, 0];
@@ -52,8 +55,9 @@ export async function findLog(layer: FileLayer, directory: string): Promise<Foun
     segments.push(segment);
   }
   const [first] = segments;
-  if (first !== undefined && start === 0 && first.last >= first.first)
-    throw corrupt(first.path, 0, `it begins with entry ${first.first}, and no state that is whole`);
+  const isUnfinished = first !== undefined && start === 0 && first.last >= first.first;
+  if (isUnfinished && mayBeUnfinished) return { segments, start: Infinity };
+  if (isUnfinished) throw corrupt(first.path, 0, `it begins with entry ${first.first}, and no state that is whole`);
   return { segments, start };
 }
 

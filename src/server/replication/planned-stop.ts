@@ -12,6 +12,8 @@
 //       incarnation of the rank alone (Chains.comebackRefusal).
 //   PlannedStop.P3. A server with something that could not be repeated leaves nothing: then calls fail at once, as
 //       without a directory.
+//   PlannedStop.P4. A server that is stopped again while it comes back loses nothing: before the scheduler has let it
+//       go on, what was left stays; afterwards the server begins, and leaves its state anew.
 
 import { reasonOf, unsupported } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";

@@ -44,6 +44,8 @@ const DIGEST_ENTRIES = 4096;
 /** How much of a durable server's log is kept behind its last FILL: this, or so many times what the state came to. */
 const REFILL_BYTES = 256 * 1024 * 1024;
 const REFILL_STATES = 2;
+/** Of a server that is stopped: between two batches all that was pushed meanwhile is written, which may be much. */
+const STOP_BATCH_BYTES = 8 * 1024 * 1024;
 
 /** The server that is replicated. */
 export type ReplicatedServer = FilledServer & {
@@ -155,9 +157,9 @@ export class Replica {
     this.#begin({ begin, failed, filled });
   }
 
-  #begin({ begin, filled, failed }: Pick<FillOptions, "begin" | "filled" | "failed">): Fill {
+  #begin({ begin, filled, failed, ...own }: Pick<FillOptions, "begin" | "filled" | "failed" | "batchBytes">): Fill {
     const { log } = this;
-    const { clock, fillBytes: batchBytes } = this.#options;
+    const { clock, fillBytes: batchBytes = own.batchBytes } = this.#options;
     const server = this.#server;
     const answers = (): FilledImage => ({ answers: this.#answers(), own: server.ownState.save() });
     const done = (): void => {
@@ -217,7 +219,7 @@ export class Replica {
           this.log.onRefused = failed;
           this.log.appendText(EntryKind.IDENTITY, identity); // DurableLog.D3
         };
-        this.#begin({ begin, filled, failed });
+        this.#begin({ begin, filled, failed, batchBytes: STOP_BATCH_BYTES });
       });
     } catch (thrown) {
       this.isLeaving = false;
