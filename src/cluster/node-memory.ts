@@ -8,7 +8,7 @@ import { type CatalogueEntry, cataloguePages } from "../wire/catalogue.ts";
 import type { Generation } from "../wire/collective-frame.ts";
 import type { HeartbeatRequest, RendezvousHeld } from "../wire/control.ts";
 import type { ResumeClaim } from "../wire/register.ts";
-import type { UnitsClaim } from "../wire/units.ts";
+import type { UnitsClaim } from "../wire/units-claim.ts";
 import type { Membership } from "./membership.ts";
 
 /** What a node knows of the catalogue of parameters. */

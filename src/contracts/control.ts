@@ -1,19 +1,16 @@
-// control — the control plane: who is there, who waits for whom, who gets which units. JSON both ways
-// (docs/decisions/0002): rare, small, and easy to speak from any language; the shapes are in src/wire. What the
-// scheduler does about them is the business of scheduler/scheduler.ts, what the others do that of
-// cluster/membership.ts.
+// control — the control plane: who is there, and who waits for whom. JSON both ways (docs/decisions/0002): rare, small,
+// and easy to speak from any language; the shapes are in src/wire. What the scheduler does about them is the business
+// of scheduler/scheduler.ts, what the others do that of cluster/membership.ts. What workers arrange among themselves
+// is in contracts/coordination.ts.
 //
-//   to the scheduler     REGISTER HEARTBEAT BARRIER LEAVE STATUS UNITS PLACEMENT GATHER RENDEZVOUS
+//   to the scheduler     REGISTER HEARTBEAT BARRIER LEAVE STATUS PLACEMENT
 //   from the scheduler   ROSTER ABORT PREPARE
 //   between any nodes    HEARTBEAT
 
-import { type GatherReply, type GatherRequest, gatherReplyShape, gatherRequestShape } from "../wire/collective-frame.ts";
 import * as control from "../wire/control.ts";
-import { type RendezvousReply, type RendezvousRequest, rendezvousReplyShape, rendezvousRequestShape } from "../wire/control.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { type RegisterReply, type RegisterRequest, registerReplyShape, registerRequestShape } from "../wire/register.ts";
 import { type RosterView, rosterShape } from "../wire/roster.ts";
-import { type UnitsReply, type UnitsRequest, unitsReplyShape, unitsRequestShape } from "../wire/units.ts";
 import { type JsonContract, jsonContract } from "./contract.ts";
 
 type Empty = control.Empty;
@@ -100,30 +97,4 @@ export const ABORT: JsonContract<control.AbortRequest, Empty> = jsonContract({
   target: "node",
   request: control.abortRequestShape,
   response: control.emptyShape,
-});
-
-/** A worker tells of units of an epoch that it has done, and asks for others. */
-export const UNITS: JsonContract<UnitsRequest, UnitsReply> = jsonContract({
-  id: FunctionId.UNITS,
-  name: "wb/cluster/units",
-  target: "scheduler",
-  request: unitsRequestShape,
-  response: unitsReplyShape,
-});
-
-/** A worker joins the next generation of those who reduce among themselves. */
-export const GATHER: JsonContract<GatherRequest, GatherReply> = jsonContract({
-  id: FunctionId.GATHER,
-  name: "wb/cluster/gather",
-  target: "scheduler",
-  request: gatherRequestShape,
-  response: gatherReplyShape,
-});
-
-export const RENDEZVOUS: JsonContract<RendezvousRequest, RendezvousReply> = jsonContract({
-  id: FunctionId.RENDEZVOUS,
-  name: "wb/cluster/rendezvous",
-  target: "scheduler",
-  request: rendezvousRequestShape,
-  response: rendezvousReplyShape,
 });

@@ -18,15 +18,8 @@
 import { badRequest } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
-import {
-  type EpochDescription,
-  type Runs,
-  UNIT_RUNS_MAX,
-  UNITS_HELD_MAX,
-  type UnitsAccount,
-  type UnitsRequest,
-  unitOf,
-} from "../wire/units.ts";
+import { UNITS_HELD_MAX, type UnitsRequest, unitOf } from "../wire/units.ts";
+import { type EpochDescription, type Runs, UNIT_RUNS_MAX, type UnitsAccount } from "../wire/units-claim.ts";
 import { RoundDeal, type Share, type Taker, type ToldShare } from "./round-deal.ts";
 
 /** What a worker reports of its own units. */

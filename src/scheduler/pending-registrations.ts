@@ -9,7 +9,7 @@ import type { Generation } from "../wire/collective-frame.ts";
 import type { BarrierRequest, RendezvousHeld } from "../wire/control.ts";
 import { nameOf, type Role } from "../wire/node-id.ts";
 import type { RegisterReply, RegisterRequest } from "../wire/register.ts";
-import type { UnitsClaim } from "../wire/units.ts";
+import type { UnitsClaim } from "../wire/units-claim.ts";
 
 export type PendingRegistration = {
   readonly channel: Channel;

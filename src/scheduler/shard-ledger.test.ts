@@ -6,8 +6,9 @@ import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { Random } from "../base/random.ts";
 import { RunSet } from "../base/run-set.ts";
-import type { Assignment, Runs, UnitsRequest } from "../wire/units.ts";
+import type { UnitsRequest } from "../wire/units.ts";
 import { unitOf } from "../wire/units.ts";
+import type { Assignment, Runs } from "../wire/units-claim.ts";
 import { ShardLedger } from "./shard-ledger.ts";
 
 type Shape = { readonly batchCount: number; readonly partCount: number; readonly assignment: Assignment };

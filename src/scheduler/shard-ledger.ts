@@ -10,7 +10,8 @@
 
 import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
-import { type EpochDescription, epochProblem, type Runs, type UnitsClaim, type UnitsReply, type UnitsRequest } from "../wire/units.ts";
+import { epochProblem, type UnitsReply, type UnitsRequest } from "../wire/units.ts";
+import type { EpochDescription, Runs, UnitsClaim } from "../wire/units-claim.ts";
 import { EpochUnits } from "./epoch-units.ts";
 
 /** Epochs that are not over; one without lent units gives way to a new one. */

@@ -10,7 +10,8 @@ import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
 import type { RosterView } from "../wire/roster.ts";
-import type { Runs, UnitsClaim, UnitsReply, UnitsRequest } from "../wire/units.ts";
+import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
+import type { Runs, UnitsClaim } from "../wire/units-claim.ts";
 import { ShardLedger } from "./shard-ledger.ts";
 
 /** A worker that waits longer sends its request again. */

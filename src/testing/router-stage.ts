@@ -49,6 +49,8 @@ const CONTRACTS: readonly Contract[] = [
   sspSync,
 ].map((fn) => fn as unknown as Contract);
 const INCARNATION = 1;
+/** How long requests wait for a server that no roster has named. */
+const START_TIMEOUT_MS = 60_000;
 const STATE = { clock: 0, turn: 0, refusedPushes: 0, skippedPushes: 0, zeroedElements: 0, waits: "" };
 /** Of rows of tables. */
 const ROW_FLOATS = 2;
@@ -86,12 +88,20 @@ export class RouterStage {
   #view: PlacementView;
   #placement: Placement;
   #onPlacement: (placement: PlacementView) => void = () => {};
+  readonly #nodes: RosterView["nodes"];
+  readonly #follow: (roster: RosterView) => void;
 
-  constructor(serverCount: number, clock: SimClock = new SimClock(), policy: PlacementView["policy"] = "ring") {
+  /** The placement begins with the first `namedCount` servers: the roster names those alone. */
+  constructor(
+    serverCount: number,
+    clock: SimClock = new SimClock(),
+    policy: PlacementView["policy"] = "ring",
+    namedCount: number = serverCount,
+  ) {
     this.clock = clock;
     const servers = Array.from({ length: serverCount }, (_, rank) => rank);
     this.#queues = servers.map(() => []);
-    this.#view = { epoch: 1, policy, servers };
+    this.#view = { epoch: 1, policy, servers: servers.slice(0, namedCount) };
     this.#placement = placementOf(this.#view);
     const channels = servers.map((rank) => this.#channel(rank));
     let follow: (roster: RosterView) => void = () => {};
@@ -109,12 +119,14 @@ export class RouterStage {
         adoptPlacement: (placement) => this.#onPlacement(placement),
       },
       clock: this.clock,
+      startTimeoutMs: START_TIMEOUT_MS,
     });
-    const nodes = servers.map((rank) => ({
+    this.#nodes = servers.map((rank) => ({
       ...{ node: idOf("server", rank), role: "server" as const, rank, address: "", label: "" },
       ...{ incarnation: INCARNATION, state: "alive" as const },
     }));
-    follow({ version: 1, nodes, placement: this.#view } as unknown as RosterView);
+    this.#follow = follow;
+    this.name(namedCount);
     this.#onPlacement(this.#view);
     this.functions = new FunctionClient(this.router);
   }
@@ -144,6 +156,11 @@ export class RouterStage {
   change(servers: readonly number[], moved?: readonly number[]): void {
     this.#view = { epoch: this.#view.epoch + 1, policy: this.#view.policy, servers, moved };
     this.#placement = placementOf(this.#view);
+  }
+
+  /** A roster comes that names so many servers. */
+  name(count: number): void {
+    this.#follow({ version: count, nodes: this.#nodes.slice(0, count), placement: this.#view });
   }
 
   publish(): void {

@@ -21,7 +21,8 @@ import { helloShape } from "./hello.ts";
 import type { Check } from "./json-body.ts";
 import { registerReplyShape, registerRequestShape } from "./register.ts";
 import { placementShape, rosterShape } from "./roster.ts";
-import { UNIT_RUNS_MAX, unitsClaimShape, unitsReplyShape, unitsRequestShape } from "./units.ts";
+import { unitsReplyShape, unitsRequestShape } from "./units.ts";
+import { UNIT_RUNS_MAX, unitsClaimShape } from "./units-claim.ts";
 
 const ENTRY = {
   node: 8,

@@ -15,7 +15,7 @@ import { jobShape, packageVersionShape, tokenShape } from "./hello.ts";
 import { type Check, count, flag, list, object, optional } from "./json-body.ts";
 import { type Role, roleShape } from "./node-id.ts";
 import { addressShape, labelShape, type RosterView, rosterShape } from "./roster.ts";
-import { type UnitsClaim, unitsClaimShape } from "./units.ts";
+import { type UnitsClaim, unitsClaimShape } from "./units-claim.ts";
 
 export type RegisterRequest = {
   readonly role: Role;

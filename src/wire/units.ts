@@ -8,43 +8,14 @@
 //     "rounds"   ordinal = batch · P + part      every worker borrows its share of the next batches
 //   and list them as runs: from, to, from, to …, half open, rising, no two touching.
 
-import { badRequest } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
-import { type Check, count, flag, list, object, oneOf, optional, shortText } from "./json-body.ts";
+import { type Check, count, flag, list, object, optional } from "./json-body.ts";
+import { ASSIGNMENTS, type EpochDescription, epochFields, type Runs, runs } from "./units-claim.ts";
 
-/** Longer lists do not travel; there are as many runs as there are gaps. Two of them fit a message. */
-export const UNIT_RUNS_MAX = 8192;
 const UNITS_MAX: number = 2 ** 40;
 const UNIT_PARTS_MAX = 65_536;
 /** What one worker may hold at a time. */
 export const UNITS_HELD_MAX = 1024;
-const SHOWN_LENGTH_MAX = 80;
-
-const ASSIGNMENTS = ["even", "free", "rounds"] as const;
-export type Assignment = (typeof ASSIGNMENTS)[number];
-
-/** What all workers have to agree on. */
-export type EpochDescription = {
-  readonly name: string;
-  readonly epoch: number;
-  readonly batchCount: number;
-  readonly partCount: number;
-  readonly assignment: Assignment;
-};
-
-/** from, to, from, to … */
-export type Runs = readonly number[];
-
-const runs: Check<Runs> = (value, path) => {
-  const bounds = list(count)(value, path);
-  const isRising = bounds.every((bound, i) => i === 0 || bound > (bounds[i - 1] as number));
-  if (bounds.length % 2 === 0 && bounds.length <= 2 * UNIT_RUNS_MAX && isRising) return bounds;
-  const actual = bounds.length > 2 * UNIT_RUNS_MAX ? `${bounds.length} numbers` : JSON.stringify(bounds).slice(0, SHOWN_LENGTH_MAX);
-  const message = `${path} must be runs, from, to, from, to …, rising, at most ${UNIT_RUNS_MAX}, but is ${actual}`;
-  throw badRequest(message);
-};
-
-const description = { name: shortText(256), epoch: count, batchCount: count, partCount: count, assignment: oneOf(...ASSIGNMENTS) };
 
 export type UnitsRequest = EpochDescription & {
   /** Done since the last request that was answered, their updates acknowledged. Repeating it does no harm. */
@@ -69,7 +40,7 @@ export type UnitsRequest = EpochDescription & {
   readonly retires?: boolean | undefined;
 };
 export const unitsRequestShape: Check<UnitsRequest> = object({
-  ...{ ...description, done: runs, held: runs, unused: runs, want: count, waitMs: count, inherited: count, leaves: flag },
+  ...{ ...epochFields, done: runs, held: runs, unused: runs, want: count, waitMs: count, inherited: count, leaves: flag },
   ...{ clock: optional(count), partsMax: optional(count), retires: optional(flag) },
 });
 
@@ -94,27 +65,6 @@ export type UnitsReply = {
 export const unitsReplyShape: Check<UnitsReply> = object({
   ...{ isOver: flag, units: runs, lost: runs, repeatedCount: count, awaited: optional(list(count)), clock: optional(count) },
   inherited: optional(object({ version: count, done: runs, suspect: runs })),
-});
-
-/** What a worker reports to a restarted scheduler about an epoch that is not over. */
-export type UnitsAccount = EpochDescription &
-  Pick<UnitsRequest, "done" | "held" | "clock"> & {
-    /** Were lent to a worker that died, as far as it knows, and may have been begun. */
-    readonly suspect: Runs;
-    readonly repeatedCount: number;
-    /** In rounds: clock, from, to, clock, from, to … of the shares that it holds or has done last. */
-    readonly dues?: readonly number[] | undefined;
-  };
-
-export type UnitsClaim = {
-  readonly open: readonly UnitsAccount[];
-  /** The epochs of each name that are over. */
-  readonly over: readonly { readonly name: string; readonly epochs: Runs }[];
-};
-const accountClocks = { clock: optional(count), dues: optional(list(count)) };
-export const unitsClaimShape: Check<UnitsClaim> = object({
-  open: list(object({ ...description, done: runs, held: runs, suspect: runs, repeatedCount: count, ...accountClocks })),
-  over: list(object({ name: shortText(256), epochs: runs })),
 });
 
 /** What is wrong with a description by itself, if anything. */

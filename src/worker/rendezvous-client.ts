@@ -10,7 +10,7 @@ import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { badArgument, isWeighbridgeError, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import type { Membership } from "../cluster/membership.ts";
-import { RENDEZVOUS } from "../contracts/control.ts";
+import { RENDEZVOUS } from "../contracts/coordination.ts";
 import type { RendezvousHeld, RendezvousName, RendezvousReply, RendezvousRequest, RendezvousValue } from "../wire/control.ts";
 import { RENDEZVOUS_NAME_LENGTH_MAX, RENDEZVOUS_VALUE_LENGTH_MAX } from "../wire/control.ts";
 

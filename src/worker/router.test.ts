@@ -174,6 +174,68 @@ test("spans of kv requests are cut at the new ranges, also long values in pieces
   }
 });
 
+test("a placement that comes before the roster of its servers holds requests until that has come: none fails, each counts once, in order (Router.R8)", async () => {
+  const stage = new RouterStage(3, new SimClock({ settle: setImmediate }), "ring", 2);
+  const worker = new Worker(stage);
+  stage.change([0, 1, 2]);
+  const pushed = worker.push(LIST, 1); // refused with a placement in which server 2 is new
+  await stage.drain();
+  assert.ok(stage.refusedCount > 0);
+  const later = [worker.push(LIST, 2), worker.clock(1)];
+  const pulled = worker.pull(LIST);
+  await stage.clock.advance(1_000);
+  assert.equal(stage.queuedCount, 0, "nothing leaves before the roster has come");
+  stage.name(3);
+  await stage.drain();
+  await Promise.all([pushed, ...later]);
+  const rows = await pulled;
+  for (const [i, key] of LIST.entries()) assert.equal(rows[2 * i], 3 * LIST.filter((other) => other === key).length, `key ${key}`);
+  assert.ok(stage.applied.some(({ server, what }) => server === 2 && what.startsWith("rows")));
+});
+
+test("a roster that does not come fails calls to the unknown server after the start timeout, and no others (Router.R8)", async () => {
+  const stage = new RouterStage(3, new SimClock({ settle: setImmediate }), "ring", 2);
+  const worker = new Worker(stage);
+  const ownerOf = (key: bigint): number => stage.router.serverOf({ key });
+  stage.change([0, 1, 2]);
+  stage.publish();
+  const [known, unknown] = [LIST.find((key) => ownerOf(key) < 2), LIST.find((key) => ownerOf(key) === 2)];
+  const pushes = [known, unknown].map((key) =>
+    worker.push(BigUint64Array.of(key as bigint), 1).then(
+      () => "applied",
+      (error: WeighbridgeError) => error.code,
+    ),
+  );
+  await stage.clock.advance(59_000);
+  assert.equal(stage.queuedCount, 0);
+  await stage.clock.advance(2_000);
+  await stage.drain();
+  assert.deepEqual(await Promise.all(pushes), ["applied", "NODE_DEAD"]);
+});
+
+test("a placement without the unknown server, or with another one, ends or renews the wait for a roster (Router.R8)", async () => {
+  const stage = new RouterStage(4, new SimClock({ settle: setImmediate }), "ring", 2);
+  const worker = new Worker(stage);
+  stage.change([0, 1, 2]);
+  stage.publish();
+  const pushed = worker.push(LIST, 1);
+  await stage.clock.advance(1_000);
+  stage.change([0, 1]);
+  stage.publish();
+  await stage.drain();
+  await pushed;
+  stage.change([0, 1, 2, 3]);
+  const again = worker.push(LIST, 1);
+  await stage.drain();
+  stage.name(3);
+  await stage.drain();
+  assert.ok(stage.router.isHeld, "server 3 is not known yet");
+  stage.name(4);
+  await stage.drain();
+  await again;
+  assert.equal(stage.values.get(`row ${LIST[0]}`)?.[0], 4, "the first key is named twice");
+});
+
 test("what the application cut itself has no epoch and is never cut again (Router.R5)", async () => {
   const { stage, worker } = started();
   stage.change([0, 1, 2], turned(3));

@@ -20,6 +20,8 @@
 //       fails with NODE_DEAD, nothing sent.
 //   Router.R7. From PREPARE until its placement is adopted no clock message leaves, and each that had left is answered
 //       (router/clock-messages.ts): no server has closed a clock of which an update may still be refused.
+//   Router.R8. A refusal may bring a placement before the roster that names its servers. Nothing leaves until that
+//       roster has come, or for `startTimeoutMs`: then calls to a server without a name fail with NODE_DEAD.
 
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { badArgument, showValue, type WeighbridgeError } from "../base/errors.ts";
@@ -97,9 +99,19 @@ export class Router extends ServerDirectory {
     if (published.epoch <= this.epoch) return;
     const before = this.servers;
     this.place(this.#placements.of(published));
-    if (this.openUpdates > 0) this.held ??= new Deferred(); // Router.R4
+    if (this.#mustHold) this.held ??= new Deferred();
+    else this.sendAgainSoon(); // what waited for a server that the placement before had
     this.clockMessages.adopted(published.epoch);
     if (before.length > 0) for (const rank of this.servers) if (!before.includes(rank)) this.serverCame(rank);
+  }
+
+  /** Whether what was cut by the placement may not leave yet (Router.R4, Router.R8). */
+  get #mustHold(): boolean {
+    return this.openUpdates > 0 || this.isIncomplete;
+  }
+
+  protected override completed(): void {
+    this.sendAgainSoon();
   }
 
   // Requests of functions.
@@ -254,10 +266,10 @@ export class Router extends ServerDirectory {
     return epoch < this.epoch;
   }
 
-  /** Once every update of an older epoch was answered or refused (Router.R4). */
+  /** Once every update of an older epoch was answered or refused, and all servers are known (Router.R4, Router.R8). */
   sendAgainSoon(): void {
     const isNeeded = this.held !== undefined || this.#refused.length > 0 || this.kv?.hasRefused === true;
-    if (!isNeeded || this.#isSendingAgain || (this.held !== undefined && this.openUpdates > 0)) return;
+    if (!isNeeded || this.#isSendingAgain || (this.held !== undefined && this.#mustHold)) return;
     this.#isSendingAgain = true;
     this.held ??= new Deferred();
     this.clock.soon(() => void this.#sendAgain());
@@ -274,7 +286,7 @@ export class Router extends ServerDirectory {
       if (leaving !== undefined) await leaving;
     }
     this.#isSendingAgain = false;
-    if (this.epoch !== epoch && this.openUpdates > 0) return; // a still newer one: once this is refused as well
+    if (this.epoch !== epoch && this.#mustHold) return; // a still newer one: once this is refused as well
     if (this.#refused.length > 0 || this.kv?.hasRefused === true) {
       this.sendAgainSoon();
       return;

@@ -13,9 +13,10 @@ import type { WaitOptions } from "../base/deferred.ts";
 import { badArgument } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
 import type { Membership } from "../cluster/membership.ts";
-import { UNITS } from "../contracts/control.ts";
-import type { Assignment, EpochDescription, Runs, UnitsAccount, UnitsClaim } from "../wire/units.ts";
-import { epochProblem, UNIT_RUNS_MAX } from "../wire/units.ts";
+import { UNITS } from "../contracts/coordination.ts";
+import { epochProblem } from "../wire/units.ts";
+import type { Assignment, EpochDescription, Runs, UnitsAccount, UnitsClaim } from "../wire/units-claim.ts";
+import { UNIT_RUNS_MAX } from "../wire/units-claim.ts";
 import { UnitFeed } from "./unit-feed.ts";
 
 export type UnitOptions = {

@@ -7,7 +7,8 @@ import { Deferred } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
 import { SimClock } from "../testing/sim-clock.ts";
-import type { Assignment, UnitsReply, UnitsRequest } from "../wire/units.ts";
+import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
+import type { Assignment } from "../wire/units-claim.ts";
 import { type Unit, UnitFeed } from "./unit-feed.ts";
 
 const NOTHING: UnitsReply = { isOver: false, units: [], lost: [], repeatedCount: 0, inherited: undefined };

@@ -19,8 +19,10 @@ import { restOf, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions } from "../base/known-options.ts";
 import { RunSet } from "../base/run-set.ts";
-import type { EpochDescription, Runs, UnitsAccount, UnitsReply, UnitsRequest } from "../wire/units.ts";
-import { UNIT_RUNS_MAX, UNITS_HELD_MAX, unitOf } from "../wire/units.ts";
+import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
+import { UNITS_HELD_MAX, unitOf } from "../wire/units.ts";
+import type { EpochDescription, Runs, UnitsAccount } from "../wire/units-claim.ts";
+import { UNIT_RUNS_MAX } from "../wire/units-claim.ts";
 
 /** Part `part` of global batch `batch`; in rounds `parts` of them from there on. */
 export type Unit = {

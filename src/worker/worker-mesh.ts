@@ -15,7 +15,7 @@ import { badRequest, unsupported, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { collectivePart } from "../contracts/collective.ts";
-import { GATHER } from "../contracts/control.ts";
+import { GATHER } from "../contracts/coordination.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";

@@ -45,10 +45,11 @@ export class WorkerNode extends MemberNode {
   }
 
   protected registering(membership: Membership): void {
-    const { peer, clock, log } = this;
+    const { peer, clock, log, startTimeoutMs } = this;
     const { meshAddress: listenAddress = "", advertise = (bound) => bound, sessions, functions = [] } = this.#options;
     const ground = { peer, membership, clock, log, listenAddress, advertise };
-    this.#worker = new Worker({ peer, membership, clock, sessions: sessions && ((own) => sessions({ ...ground, ...own })) });
+    const services = sessions && ((own: Pick<ServicesGround, "router">) => sessions({ ...ground, ...own }));
+    this.#worker = new Worker({ peer, membership, clock, startTimeoutMs, sessions: services });
     for (const fn of functions) if (fn.handle !== undefined) this.#worker.serve(fn);
   }
 
@@ -56,6 +57,7 @@ export class WorkerNode extends MemberNode {
 
   protected override async release(): Promise<void> {
     this.mesh?.close();
+    this.#worker?.router.close();
     await super.release();
   }
 }

@@ -28,6 +28,7 @@ export type WorkerOptions = {
   readonly peer: Peer;
   readonly membership: Membership;
   readonly clock: Clock;
+  readonly startTimeoutMs: number;
   /** Makes what sessions stand on; left out, none can be opened. */
   readonly sessions?: ((ground: Pick<ServicesGround, "router">) => WorkerServices) | undefined;
 };

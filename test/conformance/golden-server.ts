@@ -18,20 +18,8 @@ import { VectorClock } from "../../src/consistency/vector-clock.ts";
 import { checkpointSave } from "../../src/contracts/checkpoints.ts";
 import { collectivePart } from "../../src/contracts/collective.ts";
 import type { JsonContract } from "../../src/contracts/contract.ts";
-import {
-  ABORT,
-  BARRIER,
-  GATHER,
-  HEARTBEAT,
-  LEAVE,
-  PLACEMENT,
-  PREPARE,
-  REGISTER,
-  RENDEZVOUS,
-  ROSTER,
-  STATUS,
-  UNITS,
-} from "../../src/contracts/control.ts";
+import { ABORT, BARRIER, HEARTBEAT, LEAVE, PLACEMENT, PREPARE, REGISTER, ROSTER, STATUS } from "../../src/contracts/control.ts";
+import { GATHER, RENDEZVOUS, UNITS } from "../../src/contracts/coordination.ts";
 import { KV_CONTRACTS, simpleRequest } from "../../src/contracts/kv.ts";
 import { type PsFunction, psFunction } from "../../src/contracts/ps-function.ts";
 import { tensorPull } from "../../src/contracts/tensors.ts";

@@ -6,20 +6,8 @@ import { joinBytes } from "../../src/base/bytes.ts";
 import { WeighbridgeError } from "../../src/base/errors.ts";
 import { checkpointSave } from "../../src/contracts/checkpoints.ts";
 import type { Contract, JsonContract } from "../../src/contracts/contract.ts";
-import {
-  ABORT,
-  BARRIER,
-  GATHER,
-  HEARTBEAT,
-  LEAVE,
-  PLACEMENT,
-  PREPARE,
-  REGISTER,
-  RENDEZVOUS,
-  ROSTER,
-  STATUS,
-  UNITS,
-} from "../../src/contracts/control.ts";
+import { ABORT, BARRIER, HEARTBEAT, LEAVE, PLACEMENT, PREPARE, REGISTER, ROSTER, STATUS } from "../../src/contracts/control.ts";
+import { GATHER, RENDEZVOUS, UNITS } from "../../src/contracts/coordination.ts";
 import { simpleRequest } from "../../src/contracts/kv.ts";
 import { tensorPull } from "../../src/contracts/tensors.ts";
 import { relayCall } from "../../src/contracts/tools.ts";

@@ -6,7 +6,8 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { JsonContract } from "../../src/contracts/contract.ts";
-import * as contracts from "../../src/contracts/control.ts";
+import * as control from "../../src/contracts/control.ts";
+import * as coordination from "../../src/contracts/coordination.ts";
 import { decodeAssignment, decodeGradients, decodeKeyRequest, decodeRows } from "../../src/faces/training/row-messages.ts";
 import { failureShape } from "../../src/wire/failure.ts";
 import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, paddedBytes } from "../../src/wire/frame.ts";
@@ -159,11 +160,12 @@ test("all vectors in one stream, cut anywhere, are read as the frames they are",
 function shapeOf({ header }: VectorFrame): Check<unknown> | undefined {
   if (header.kind === "HELLO") return helloShape;
   if (header.kind === "FAILURE") return failureShape;
-  const control = (contracts as Readonly<Record<string, JsonContract<unknown, unknown>>>)[String(header.function)];
-  if (control === undefined) return undefined;
+  const contracts = { ...control, ...coordination } as Readonly<Record<string, JsonContract<unknown, unknown>>>;
+  const contract = contracts[String(header.function)];
+  if (contract === undefined) return undefined;
   return (value) => {
     const body = encodeJson(value);
-    return (header.kind === "REQUEST" ? control.request : control.response).decode(body, 0, body.length).body;
+    return (header.kind === "REQUEST" ? contract.request : contract.response).decode(body, 0, body.length).body;
   };
 }
 

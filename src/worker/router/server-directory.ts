@@ -2,7 +2,7 @@
 // each as the roster says. Not what is sent: the router does that, and knows all of this.
 
 import { AssertionError } from "../../base/assert.ts";
-import type { Clock } from "../../base/clock.ts";
+import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Membership } from "../../cluster/membership.ts";
 import { evenRanges, type Range } from "../../keys/key-range.ts";
@@ -42,6 +42,8 @@ export type DirectoryOptions = {
   readonly peer: Pick<Peer, "dial" | "drop">;
   readonly membership: Pick<Membership, "onRoster">;
   readonly clock: Clock;
+  /** How long requests wait for a server that the placement has and no roster has named (Router.R8). */
+  readonly startTimeoutMs: number;
 };
 
 export class ServerDirectory {
@@ -66,11 +68,16 @@ export class ServerDirectory {
   readonly gone: (WeighbridgeError | undefined)[] = [];
   /** Undefined until there are servers. */
   placement: Placement | undefined;
+  /** Whether the roster that names every server of the placement is still to come (Router.R8). */
+  isIncomplete = false;
   readonly #peer: Pick<Peer, "dial" | "drop">;
+  readonly #startTimeoutMs: number;
+  #cancelWait: CancelTimer = () => {};
 
-  constructor({ peer, membership, clock }: DirectoryOptions) {
+  constructor({ peer, membership, clock, startTimeoutMs }: DirectoryOptions) {
     this.#peer = peer;
     this.clock = clock;
+    this.#startTimeoutMs = startTimeoutMs;
     membership.onRoster((roster) => this.#follow(roster));
   }
 
@@ -119,6 +126,22 @@ export class ServerDirectory {
     this.servers = placement.servers;
     this.epoch = placement.epoch;
     this.ranges = evenRanges(placement.servers.length);
+    this.#cancelWait();
+    this.isIncomplete = this.servers.some((rank) => this.channels[rank] === undefined);
+    if (this.isIncomplete) this.#cancelWait = this.clock.after(this.#startTimeoutMs, () => this.#completed());
+  }
+
+  close(): void {
+    this.#cancelWait();
+  }
+
+  /** Every server of the placement has a channel, or is not waited for any longer (Router.R8). */
+  protected completed(): void {}
+
+  #completed(): void {
+    this.#cancelWait();
+    this.isIncomplete = false;
+    this.completed();
   }
 
   /** A scheduler of ps-lite publishes no placement: its job has even ranges over all servers, for good. */
@@ -135,9 +158,8 @@ export class ServerDirectory {
     for (const call of calls) this.clock.soon(() => call.failed(error));
   }
 
-  /** Router.R2 */
+  /** Router.R2, Router.R8 */
   #follow(roster: RosterView): void {
-    this.#placeWithout(roster);
     for (const { node, role, rank, state, address, incarnation, continues, returns } of roster.nodes) {
       if (role !== "server") continue;
       if (state === "alive" || isAwaited({ state, returns })) {
@@ -156,5 +178,7 @@ export class ServerDirectory {
     // A server that is not listed any more has left, and its parts have moved to others.
     const isListed = ({ id }: Channel): boolean => roster.nodes.some(({ node }) => node === id);
     for (const channel of this.channels) if (channel && !isListed(channel)) this.#peer.drop(channel, nodeDeadError(channel.id, "left"));
+    this.#placeWithout(roster);
+    if (this.isIncomplete && this.servers.every((rank) => this.channels[rank] !== undefined)) this.#completed();
   }
 }

@@ -1,6 +1,7 @@
-// control — what spec/functions.md says of src/contracts/control.ts.
+// control — what spec/functions.md says of src/contracts/control.ts and coordination.ts.
 
 import * as control from "../../../src/contracts/control.ts";
+import * as coordination from "../../../src/contracts/coordination.ts";
 import { documentedControl, type FunctionFamily } from "./documented.ts";
 
 const PLACEMENT = "which server owns which part (protocol.md, §10c); left out while the scheduler knows of none";
@@ -97,7 +98,7 @@ export const CONTROL: FunctionFamily = {
       errors: [],
       vectors: ["status-request", "status-reply"],
     }),
-    documentedControl(control.UNITS, {
+    documentedControl(coordination.UNITS, {
       about: "A worker tells which units of an epoch it has done, and is lent others (protocol.md, C21 to C26).",
       request: {
         name: "of the data",
@@ -160,7 +161,7 @@ export const CONTROL: FunctionFamily = {
       errors: ["NO_ROUTE"],
       vectors: ["placement-request", "placement-reply"],
     }),
-    documentedControl(control.GATHER, {
+    documentedControl(coordination.GATHER, {
       about: "A worker joins the next generation of those that reduce among themselves (protocol.md, C27 to C29).",
       request: {
         step: "whether it enters, only looks, or leaves",
@@ -171,7 +172,7 @@ export const CONTROL: FunctionFamily = {
       errors: ["ABORTED", "FENCED", "NO_ROUTE"],
       vectors: ["gather-request", "gather-reply"],
     }),
-    documentedControl(control.RENDEZVOUS, {
+    documentedControl(coordination.RENDEZVOUS, {
       about: "A worker comes to a generation of a name, and leaves with what everybody came with (protocol.md, C31 to C34).",
       request: {
         name: "of at most 256 characters",
