@@ -314,13 +314,6 @@ export class Membership {
     this.#watch.started();
   }
 
-  /** This server has sums from now on: the next incarnation of its rank learns from the scheduler that they existed. */
-  reportSums(): void {
-    if (this.memory.holdsSums) return;
-    this.memory.holdsSums = true;
-    this.#heartbeat?.beatNow();
-  }
-
   /** Stops heartbeats and waits. The peer stays open; it is the caller's. */
   close(): void {
     this.#closed = true;

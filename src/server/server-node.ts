@@ -84,6 +84,8 @@ export class ServerNode extends MemberNode {
   readonly #durable: DurableLog | undefined;
   readonly #stop: PlannedStop | undefined;
   #hasBegun = false;
+  /** Whether it has, or had, values of the kv face or data of pushData. */
+  #holdsSums = false;
   /** Resolves when it has begun, or failed to, with what a process before has left. */
   readonly #cameBack = new Deferred<void>();
   /** Whether no part is its own any more, and it is to leave. */
@@ -220,8 +222,11 @@ export class ServerNode extends MemberNode {
     membership.guests = this.server.guests;
     parameters.sums.onSums = () => {
       parameters.onState();
-      membership.reportSums();
+      if (this.#holdsSums) return;
+      this.#holdsSums = true; // the next incarnation of its rank learns from the scheduler that they existed
+      membership.beatNow();
     };
+    membership.memory.heartbeat = () => ({ ...(this.#holdsSums ? { holdsSums: true } : {}), ...this.#chain?.standbyNews() });
     membership.onRoster(() => {
       const { node } = membership;
       const { sumsIncarnation = 0, incarnation = 0, continues = incarnation } = membership.entry(node) ?? {};

@@ -20,6 +20,7 @@ import { nodeDeadError } from "../../peer/call.ts";
 import type { Channel } from "../../peer/channel.ts";
 import { PausableLink } from "../../peer/pausable-link.ts";
 import type { Peer } from "../../peer/peer.ts";
+import type { HeartbeatRequest } from "../../wire/control.ts";
 import { idOf, nameOf, rankOf, roleOf } from "../../wire/node-id.ts";
 import { isAwaited, type RosterEntry, type RosterView } from "../../wire/roster.ts";
 import { standbySink } from "./log-call.ts";
@@ -70,6 +71,8 @@ export class ChainMember {
   #isPlaced = false;
   /** The channel to the standby. */
   #channel: Channel | undefined;
+  /** Its incarnation. */
+  #standby = 0;
   /** How often a link to it was lost. */
   #lossCount = 0;
   /** Whether the scheduler is to hear that the standby cannot be reached. */
@@ -111,6 +114,12 @@ export class ChainMember {
     };
   }
 
+  /** What the scheduler is to hear of the standby, with every heartbeat. */
+  standbyNews(): Pick<HeartbeatRequest, "standbyLost" | "standbyFilled"> {
+    const lost = this.#isStandbyLost ? { standbyLost: this.#standby } : {};
+    return this.#isStandbyFilled ? { ...lost, standbyFilled: this.#standby } : lost;
+  }
+
   follow(roster: RosterView): void {
     const membership = this.#membership;
     if (membership === undefined) return;
@@ -145,11 +154,10 @@ export class ChainMember {
       if (standby.incarnation === this.#filled || this.#replica.isRestoring || this.#replica.isSettling) return;
       // The one before was given up, and this one has come in the same roster.
       if (replicaLog.isOn) this.#goAlone(standby);
-      membership.memory.standbyFilled = () => (this.#isStandbyFilled ? standby.incarnation : 0);
     }
     this.#isStandbyFilled = false;
     replicaLog.lateMs = membership.heartbeatTimeoutMs || replicaLog.lateMs;
-    membership.memory.standbyLost = () => (this.#isStandbyLost ? standby.incarnation : 0);
+    this.#standby = standby.incarnation;
     if (isEmpty) this.#fill(standby);
     else this.#sendTo(peer.dial(standby.node, standby.address, standby.incarnation));
   }
