@@ -84,6 +84,7 @@ export class ServerNode extends MemberNode {
   readonly #durable: DurableLog | undefined;
   readonly #stop: PlannedStop | undefined;
   #hasBegun = false;
+  #leaving: Promise<void> | undefined;
   /** Whether it has, or had, values of the kv face or data of pushData. */
   #holdsSums = false;
   /** Resolves when it has begun, or failed to, with what a process before has left. */
@@ -158,13 +159,17 @@ export class ServerNode extends MemberNode {
     this.fail(error);
   }
 
-  /** A server whose state is on a disk by then is waited for. */
+  /** A server whose state is on a disk by then is waited for. Once, also if it is told so again. */
   override async leave(): Promise<void> {
+    this.#leaving ??= this.#leave();
+    await this.#leaving;
+  }
+
+  async #leave(): Promise<void> {
     // PlannedStop.P4: the scheduler may have let it go on already.
     if (this.claim !== undefined && !this.#hasBegun) await Promise.race([this.#cameBack.promise, sleep(this.clock, COMEBACK_MS)]);
     const membership = this.#hasBegun ? this.#membership : undefined;
-    if (membership !== undefined && !this.#isRetired && (await this.#chain?.handOver(() => this.hasWorkers())) === true)
-      await this.#save(membership);
+    if (membership !== undefined && !this.#isRetired && (await this.#chain?.giveWay()) === true) await this.#save(membership);
     if ((this.#durable !== undefined && !this.#isRetired) || this.#stop?.isSaved === true) this.returns = true;
     await super.leave();
     if (this.#isRetired) await this.#durable?.remove(); // another server has what it had
