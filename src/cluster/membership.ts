@@ -24,7 +24,7 @@ import { checkMember } from "../peer/hello-rules.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { AcceptedNode, PeerEvents } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
-import type { LeaveRequest } from "../wire/control.ts";
+import type { LeaveReply, LeaveRequest } from "../wire/control.ts";
 import { idOf, isGuest, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RegisterReply, ResumeClaim, StartCounts } from "../wire/register.ts";
 import { isAwaited, type PlacementView, type RosterEntry, type RosterView } from "../wire/roster.ts";
@@ -93,7 +93,9 @@ export class Membership {
   /** A standby that takes over ends its link with the scheduler itself: nobody is away. */
   #isTakingOver = false;
   #heartbeat: Heartbeat | undefined;
-  #leaving: Deferred<void> | undefined;
+  #leaving: Deferred<LeaveReply> | undefined;
+  /** Whether a scheduler that cannot be reached need not hear of it. */
+  #mayLeaveUnheard = true;
 
   constructor(options: MembershipOptions) {
     const { peer } = options;
@@ -272,18 +274,24 @@ export class Membership {
 
   /**
    * Reports to the scheduler that this node is done: it no longer counts. With `failure` it cannot begin: the cluster
-   * that starts with it ends with that reason. With `returns` it is waited for. Returns even if the scheduler cannot be
-   * reached.
+   * that starts with it ends with that reason. With `returns` it is waited for. Resolves even if the scheduler cannot
+   * be reached, with whether the scheduler keeps it (`unlessNeeded`): then it has not left.
    */
-  async leave(wait: WaitOptions = { deadlineMs: LEAVE_DEADLINE_MS }, request: LeaveRequest = {}): Promise<void> {
+  async leave(wait: WaitOptions = { deadlineMs: LEAVE_DEADLINE_MS }, request: LeaveRequest = {}): Promise<boolean> {
     this.#heartbeat?.stop();
-    if (this.#registration === undefined || this.#fatal !== undefined || this.#leaving !== undefined) return;
+    if (this.#registration === undefined || this.#fatal !== undefined || this.#leaving !== undefined) return false;
     this.#leaving = new Deferred();
+    this.#mayLeaveUnheard = request.returns !== true && request.unlessNeeded !== true;
     try {
       const left = Promise.race([this.callScheduler(LEAVE, request), this.#leaving.promise]);
-      await waitFor(left, "the scheduler to let this node go", this.#options.clock, wait);
+      const { isNeeded = false } = await waitFor(left, "the scheduler to let this node go", this.#options.clock, wait);
+      if (!isNeeded) return false;
+      this.#leaving = undefined;
+      this.#heartbeat?.start(this.#joined);
+      return true;
     } catch (thrown) {
       this.#options.log.warn("the scheduler does not know that this node left", { reason: reasonOf(thrown) });
+      return false;
     }
   }
 
@@ -314,13 +322,6 @@ export class Membership {
     this.#watch.started();
   }
 
-  /** This server has sums from now on: the next incarnation of its rank learns from the scheduler that they existed. */
-  reportSums(): void {
-    if (this.memory.holdsSums) return;
-    this.memory.holdsSums = true;
-    this.#heartbeat?.beatNow();
-  }
-
   /** Stops heartbeats and waits. The peer stays open; it is the caller's. */
   close(): void {
     this.#closed = true;
@@ -330,7 +331,7 @@ export class Membership {
     const error = new WeighbridgeError("CLOSED", "this node was closed");
     this.#joining?.reject(error);
     this.#calls.close(error);
-    this.#leaving?.resolve();
+    this.#leaving?.resolve({});
   }
 
   get #joined(): RegisterReply {
@@ -421,7 +422,7 @@ export class Membership {
     this.#watch.cause = error;
     const wrong = wrongScheduler(this.#options.schedulerAddress, error);
     if (wrong !== undefined) this.#joining?.reject(wrong); // a node that has its rank waits for the right one
-    this.#leaving?.resolve(); // it needs no LEAVE: it ended after the last of us, or notices our silence
+    if (this.#mayLeaveUnheard) this.#leaving?.resolve({}); // it ended after the last of us, or notices our silence
   }
 
   #hear(roster: RosterView): void {
@@ -456,7 +457,7 @@ export class Membership {
 
   #end(error: WeighbridgeError): void {
     this.#joining?.reject(error);
-    this.#leaving?.resolve();
+    this.#leaving?.resolve({});
     if (this.#fatal !== undefined || this.#leaving !== undefined) return; // Membership.M2
     this.#fatal = error;
     this.#heartbeat?.stop();

@@ -25,21 +25,9 @@ export class NodeMemory {
   rendezvous: () => readonly RendezvousHeld[] = () => [];
   /** The generation of workers that it is in. */
   generation: () => Generation | undefined = () => undefined;
-  /** Whether this server has, or had, values of the kv face or data of pushData. */
-  holdsSums = false;
-  /** The incarnation of this server's standby that does not take its log; 0: it does, or there is none. */
-  standbyLost: () => number = () => 0;
-  /** The incarnation of a standby that this server has filled, until the scheduler has written it down; 0: none. */
-  standbyFilled: () => number = () => 0;
+  /** What every heartbeat carries: of a server, its news. */
+  heartbeat: () => HeartbeatRequest = () => ({});
   catalogue: CatalogueSource = { highest: 0, entries: () => [] };
-
-  /** What every heartbeat carries. */
-  heartbeat(): HeartbeatRequest {
-    const sums = this.holdsSums ? { holdsSums: true } : {};
-    const [standbyLost, standbyFilled] = [this.standbyLost(), this.standbyFilled()];
-    const filled = standbyFilled === 0 ? sums : { ...sums, standbyFilled };
-    return standbyLost === 0 ? filled : { ...filled, standbyLost };
-  }
 
   /** What goes with the registration. */
   claim(): Pick<ResumeClaim, "units" | "gathered" | "rendezvous" | "catalogue"> {

@@ -41,12 +41,12 @@ export const BARRIER: JsonContract<control.BarrierRequest, control.BarrierReply>
   response: control.barrierReplyShape,
 });
 
-export const LEAVE: JsonContract<control.LeaveRequest, Empty> = jsonContract({
+export const LEAVE: JsonContract<control.LeaveRequest, control.LeaveReply> = jsonContract({
   id: FunctionId.LEAVE,
   name: "wb/cluster/leave",
   target: "scheduler",
   request: control.leaveRequestShape,
-  response: control.emptyShape,
+  response: control.leaveReplyShape,
 });
 
 export const STATUS: JsonContract<Empty, control.StatusReply> = jsonContract({

@@ -17,6 +17,10 @@
 //       over.
 //   Chains.I6. The incarnation of a rank rises with every takeover: the head before is FENCED from then on.
 //   Chains.C3. Nobody takes over a rank that is retired (AddedServers.A3): it has no parts, and both copies leave.
+//   Chains.C4. Of two copies that ask to leave, one stays, whichever is heard first: a head is let go in the moment in
+//       which its standby takes over, a standby in the moment in which it is given up. A head that has no standby by
+//       then, and a standby that has taken over, are needed. Both answers are durable before they are told. A copy that
+//       cannot be reached is gone for the one that asks.
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import { idOf } from "../wire/node-id.ts";
@@ -186,6 +190,22 @@ export class Chains {
     return standby !== undefined && isReachable(standby);
   }
 
+  /** The copy of this rank beside this one, which asks to leave, if it counts and cannot be reached now (Chains.C4). */
+  lostTwin(slot: RankSlot): RankSlot | undefined {
+    const standby = this.#standbyOf(slot.rank);
+    if (slot.role === "server") return standby === undefined || isReachable(standby) ? undefined : standby;
+    const head = this.#slots.get(idOf("server", slot.rank));
+    if (standby !== slot || !isReachable(slot) || head === undefined) return undefined;
+    return head.state === "alive" && head.confirmed && head.downSinceMs !== undefined ? head : undefined;
+  }
+
+  /** Whether the holder of this slot, which asks to leave, alone has the state of its rank (Chains.C4). */
+  isNeeded(slot: RankSlot): boolean {
+    const { role, rank, state } = slot;
+    if (role === "worker" || this.#isRetired(rank)) return false;
+    return role === "server" ? !this.hasSuccessor(slot) : state === "left" && !this.isOut(slot);
+  }
+
   #giveUp(rank: number, promotion: Pick<Chain, "promoted" | "promotedAtMs"> = {}): void {
     const chain = this.#of(rank);
     if (chain === undefined || chain.standby === 0) return;
@@ -202,9 +222,13 @@ export class Chains {
 
   /** The standby that may take over this rank (Chains.I3, Chains.C3). */
   #standbyOf(rank: number): RankSlot | undefined {
-    if (this.#journal.state.scaling.retired.includes(rank)) return undefined;
+    if (this.#isRetired(rank)) return undefined;
     const standby = this.#slots.get(idOf("standby", rank));
     return standby?.state === "alive" && this.#of(rank)?.standby === standby.incarnation ? standby : undefined;
+  }
+
+  #isRetired(rank: number): boolean {
+    return this.#journal.state.scaling.retired.includes(rank);
   }
 
   #of(rank: number): Chain | undefined {

@@ -27,6 +27,8 @@ export type Decision<T> =
   | { readonly kind: "run" }
   /** An incarnation of this node is over. */
   | { readonly kind: "died"; readonly node: number }
+  /** This node asked to leave unless it is needed, and stays (Chains.C4). */
+  | { readonly kind: "needed"; readonly node: number }
   /** A standby holds this server's rank from now on. */
   | { readonly kind: "promoted"; readonly node: number; readonly incarnation: number; readonly label: string }
   /** Publish to everybody alive, or, if only guests have come or gone, to servers alone. */

@@ -78,3 +78,53 @@ test("a server that leaves when nobody works any more has left, whatever it left
   stage.leave(8, 1, { returns: true });
   assert.ok(stage.states().includes("8 left 1"));
 });
+
+/** Two ranks with a head and a standby each. */
+function copies(): RosterStage {
+  const stage = new RosterStage({ replicas: 2 }).formed();
+  for (const [rank, name] of ["s2", "s3"].entries()) stage.register(name, { rank });
+  return stage;
+}
+
+const STANDBY = idOf("standby", 0);
+const ASKS = { unlessNeeded: true } as const;
+
+test("of two copies that ask to leave the first is let go and the second is needed, whichever is first (Chains.C4)", () => {
+  const standbyFirst = copies();
+  assert.deepEqual(standbyFirst.leave(STANDBY, 1, ASKS), ["publish"]);
+  assert.deepEqual(standbyFirst.leave(8, 1, ASKS), ["needed"]);
+  assert.ok(standbyFirst.states().includes("8 alive 1"), "it serves until it has saved what it has");
+  assert.deepEqual(standbyFirst.leave(8, 1, { returns: true }), ["died 8", "publish"]);
+
+  const headFirst = copies();
+  assert.deepEqual(headFirst.leave(8, 1, ASKS), ["died 8", "promoted", "publish"]);
+  assert.deepEqual(headFirst.leave(STANDBY, 1, ASKS), ["needed"], "it has not heard yet that it leads");
+  assert.deepEqual(headFirst.leave(8, 2, ASKS), ["needed"]);
+  assert.deepEqual(headFirst.leave(8, 2, { returns: true }), ["died 8", "publish"]);
+});
+
+test("a copy that asks to leave while the other one has no link is needed: that one is given up, or replaced (Chains.C4)", () => {
+  const head = copies();
+  head.linkDown(STANDBY);
+  assert.deepEqual(head.leave(8, 1, ASKS), [`died ${STANDBY}`, "needed", "publish"]);
+  assert.ok(head.states().includes(`${STANDBY} left 1`));
+
+  const standby = copies();
+  standby.linkDown(8);
+  assert.deepEqual(standby.leave(STANDBY, 1, ASKS), ["died 8", "promoted", "needed", "publish"]);
+  assert.ok(standby.states().includes("8 alive 2"));
+});
+
+test("a head whose standby has not everything is needed, and that standby is not (Chains.C4)", () => {
+  const stage = copies();
+  stage.leave(STANDBY, 1);
+  stage.register("s later", { rank: 0 });
+  assert.deepEqual(stage.leave(8, 1, ASKS), ["needed"]);
+  assert.deepEqual(stage.leave(STANDBY, 2, ASKS), ["publish"]);
+});
+
+test("nobody is needed when nobody works any more (Chains.C4)", () => {
+  const stage = copies();
+  for (const worker of [9, 11]) stage.leave(worker);
+  for (const node of [8, STANDBY]) assert.deepEqual(stage.leave(node, 1, ASKS), ["publish"]);
+});

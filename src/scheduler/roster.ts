@@ -294,22 +294,30 @@ export class Roster<T> {
 
   /**
    * The node is done. With `failure` it could not begin: so ends the job, unless the node replaced another. With
-   * `returns` another process comes for the state that this server has left.
+   * `returns` another process comes for the state that this server has left. With `unlessNeeded` it stays if no other
+   * one has its state (Chains.C4).
    */
-  leave(node: number, incarnation: number, nowMs: number, { failure, returns = false }: LeaveRequest = {}): Decision<T>[] {
+  leave(node: number, incarnation: number, nowMs: number, request: LeaveRequest = {}): Decision<T>[] {
+    const { failure, returns = false, unlessNeeded = false } = request;
     if (isGuest(node)) {
       this.#guests.leave(node);
       this.#slots.guestsChanged();
       return this.#conclude([], nowMs);
     }
     const slot = this.#holder(node, incarnation);
+    const decisions: Decision<T>[] = [];
+    if (unlessNeeded && !this.#isOver) {
+      const twin = this.#chains.lostTwin(slot);
+      if (twin !== undefined) decisions.push(...this.#gone(twin, nowMs));
+      if (this.#chains.isNeeded(slot)) return this.#conclude([...decisions, { kind: "needed", node }], nowMs);
+    }
     slot.returns = returns;
     if (failure === undefined && !this.#isOver && (returns || this.#chains.hasSuccessor(slot)))
-      return this.#conclude(this.#gone(slot, nowMs), nowMs);
+      return this.#conclude([...decisions, ...this.#gone(slot, nowMs)], nowMs);
     this.#chains.left(slot);
     const isNew = incarnation === 1 && (slot.role === "worker" || this.#slots.placement?.servers.includes(slot.rank) !== false);
     if (failure !== undefined && isNew) return this.fail(cannotTakePart(holderOf(slot), failure));
-    return this.#conclude([], nowMs);
+    return this.#conclude(decisions, nowMs);
   }
 
   /** Whether nobody works any more: a server that leaves then need not hand over. */

@@ -333,7 +333,9 @@ export class Scheduler {
     });
     serve(LEAVE, (channel, request) => {
       const { id, incarnation } = channel;
-      this.#carryOut(this.#roster.leave(id, incarnation, this.#clock.nowMs(), request));
+      const decisions = this.#roster.leave(id, incarnation, this.#clock.nowMs(), request);
+      this.#carryOut(decisions);
+      if (decisions.some(({ kind }) => kind === "needed")) return { isNeeded: true };
       channel.isLeaving = true;
       return {};
     });
@@ -425,6 +427,9 @@ export class Scheduler {
       case "died":
         log.warn("a node is dead", { node: nameOf(decision.node) });
         this.#services.died(decision.node);
+        break;
+      case "needed":
+        log.info("a server is to leave, and stays until it has saved what it alone has", { node: nameOf(decision.node) });
         break;
       case "promoted":
         log.warn("a standby takes over", { node: nameOf(decision.node), incarnation: decision.incarnation, label: decision.label });

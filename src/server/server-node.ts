@@ -84,6 +84,9 @@ export class ServerNode extends MemberNode {
   readonly #durable: DurableLog | undefined;
   readonly #stop: PlannedStop | undefined;
   #hasBegun = false;
+  #leaving: Promise<void> | undefined;
+  /** Whether it has, or had, values of the kv face or data of pushData. */
+  #holdsSums = false;
   /** Resolves when it has begun, or failed to, with what a process before has left. */
   readonly #cameBack = new Deferred<void>();
   /** Whether no part is its own any more, and it is to leave. */
@@ -156,13 +159,17 @@ export class ServerNode extends MemberNode {
     this.fail(error);
   }
 
-  /** A server whose state is on a disk by then is waited for. */
+  /** A server whose state is on a disk by then is waited for. Once, also if it is told so again. */
   override async leave(): Promise<void> {
+    this.#leaving ??= this.#leave();
+    await this.#leaving;
+  }
+
+  async #leave(): Promise<void> {
     // PlannedStop.P4: the scheduler may have let it go on already.
     if (this.claim !== undefined && !this.#hasBegun) await Promise.race([this.#cameBack.promise, sleep(this.clock, COMEBACK_MS)]);
     const membership = this.#hasBegun ? this.#membership : undefined;
-    if (membership !== undefined && !this.#isRetired && (await this.#chain?.handOver(() => this.hasWorkers())) === true)
-      await this.#save(membership);
+    if (membership !== undefined && !this.#isRetired && (await this.#chain?.giveWay()) === true) await this.#save(membership);
     if ((this.#durable !== undefined && !this.#isRetired) || this.#stop?.isSaved === true) this.returns = true;
     await super.leave();
     if (this.#isRetired) await this.#durable?.remove(); // another server has what it had
@@ -220,8 +227,11 @@ export class ServerNode extends MemberNode {
     membership.guests = this.server.guests;
     parameters.sums.onSums = () => {
       parameters.onState();
-      membership.reportSums();
+      if (this.#holdsSums) return;
+      this.#holdsSums = true; // the next incarnation of its rank learns from the scheduler that they existed
+      membership.beatNow();
     };
+    membership.memory.heartbeat = () => ({ ...(this.#holdsSums ? { holdsSums: true } : {}), ...this.#chain?.standbyNews() });
     membership.onRoster(() => {
       const { node } = membership;
       const { sumsIncarnation = 0, incarnation = 0, continues = incarnation } = membership.entry(node) ?? {};

@@ -9,6 +9,7 @@ import {
   barrierReplyShape,
   barrierRequestShape,
   emptyShape,
+  leaveReplyShape,
   leaveRequestShape,
   placementReplyShape,
   prepareReplyShape,
@@ -183,9 +184,10 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
   {
     name: "LEAVE",
     shape: leaveRequestShape,
-    body: { failure: { code: "CHECKPOINT_TORN", message: "too short" }, returns: true },
-    optional: ["failure", "returns"],
+    body: { failure: { code: "CHECKPOINT_TORN", message: "too short" }, returns: true, unlessNeeded: true },
+    optional: ["failure", "returns", "unlessNeeded"],
   },
+  { name: "the answer to LEAVE", shape: leaveReplyShape, body: { isNeeded: true }, optional: ["isNeeded"] },
   { name: "an empty body", shape: emptyShape, body: {} },
 ];
 

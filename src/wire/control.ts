@@ -25,10 +25,18 @@ export const barrierReplyShape: Check<BarrierReply> = object({ round: count });
 export type AbortRequest = { readonly code: string; readonly message: string };
 export const abortRequestShape: Check<AbortRequest> = object({ code: text, message: text });
 
-/** LEAVE: the sender is done; `failure` says why a node that has its rank cannot begin after all. */
-/** `returns`: another process goes on with the state of this server, which has stopped in order to be started again. */
-export type LeaveRequest = { readonly failure?: AbortRequest | undefined; readonly returns?: boolean | undefined };
-export const leaveRequestShape: Check<LeaveRequest> = object({ failure: optional(abortRequestShape), returns: optional(flag) });
+/**
+ * LEAVE: the sender is done; `failure` says why a node that has its rank cannot begin after all. `returns`: another
+ * process goes on with the state of this server, which has stopped in order to be started again. `unlessNeeded`: the
+ * sender stays if it alone has the state of its rank.
+ */
+export type LeaveRequest = Optional<{ failure: AbortRequest; returns: boolean; unlessNeeded: boolean }>;
+const leaveFlags = { returns: optional(flag), unlessNeeded: optional(flag) };
+export const leaveRequestShape: Check<LeaveRequest> = object({ failure: optional(abortRequestShape), ...leaveFlags });
+
+/** `isNeeded`: the sender stays, as the head of its rank. */
+export type LeaveReply = { readonly isNeeded?: boolean | undefined };
+export const leaveReplyShape: Check<LeaveReply> = object({ isNeeded: optional(flag) });
 
 export type StatusEntry = RosterEntry & {
   /** Time since the node last sent something to the scheduler; undefined before the first time. */

@@ -178,6 +178,9 @@ async function controlVectors(): Promise<GoldenVector[]> {
     await control("leave-failure-request", "a server that has its slot cannot begin", LEAVE, {
       failure: { code: "CHECKPOINT_TORN", message: "shard-0.safetensors is too short" },
     }),
+    await control("leave-unless-needed-request", "a copy of a server rank is stopped, and asks whether it may go", LEAVE, {
+      unlessNeeded: true,
+    }),
     ...(await answered(
       await control("status-request", "who is there?", STATUS, {}),
       "status-reply",

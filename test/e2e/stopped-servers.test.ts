@@ -65,6 +65,38 @@ suite("stopped servers", { concurrency: 2 }, () => {
     await rm(checkpoints, { recursive: true });
   });
 
+  test("both processes of a server, then all of all servers, are stopped at once and started again: no call fails, each push counts once", async () => {
+    const checkpoints = await directory();
+    const flags = ["--checkpoint-dir", checkpoints, "--replicas", 2];
+    await using cluster = await Cluster.create({ servers: 2, workers: 1, flags });
+    const scheduler = cluster.scheduler();
+    const start = (...ranks: readonly number[]): Running[] => ranks.map((rank) => cluster.server(rank));
+    let [first, second] = [start(0, 0), start(1, 1)];
+    const worker = cluster.worker(0, "survivor");
+    const goesOn = async (): Promise<void> => void (await worker.says(/^pushed \d+$/, worker.count(/^pushed \d+$/) + 2));
+    const stop = async (...copies: readonly Running[]): Promise<void> => {
+      for (const copy of copies) copy.signal("SIGTERM");
+      for (const copy of copies) assert.equal((await copy.ends()).signal, "SIGTERM", copy.transcript);
+    };
+    const isFilled = (copies: readonly Running[]): boolean => copies.some(({ stderr }) => /the standby has everything/.test(stderr));
+    await goesOn();
+    await stop(...first);
+    await scheduler.says(/server 0 is dead, and is waited for/);
+    first = start(0, 0);
+    await until(() => isFilled(first), "the other to be filled");
+    await goesOn();
+    await stop(...first, ...second);
+    await scheduler.says(/server 1 is dead, and is waited for/);
+    [first, second] = [start(0, 0), start(1, 1)];
+    await until(() => isFilled(first) && isFilled(second), "the others to be filled");
+    await goesOn();
+    worker.endInput();
+    await worker.says(/^verified \d+ pushes/);
+    for (const node of [worker, ...first, ...second]) await node.succeeds();
+    assert.deepEqual(await readdir(join(checkpoints, "stopped")), []);
+    await rm(checkpoints, { recursive: true });
+  });
+
   test("what a server left in a run that is over is not used, and says so", async () => {
     const checkpoints = await directory();
     await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--checkpoint-dir", checkpoints] });

@@ -26,6 +26,7 @@ import { runPlacementCrashes } from "../simulation/placement-crashes.ts";
 import { runAhead } from "../simulation/run-ahead.ts";
 import { runScalingReplicas, trainWhile } from "../simulation/scaling-replicas.ts";
 import { forSeeds } from "../simulation/seeds.ts";
+import { stopAtBoundary, stopTogether } from "../simulation/stopped-together.ts";
 import { runCalledWorkers, runCrashedCalls } from "../simulation/worker-functions.ts";
 
 const COUNT = Number(process.env.SOAK_SEEDS ?? 10_000);
@@ -78,6 +79,19 @@ test("somebody dies at every boundary between two events of a copy", async () =>
   for (const victim of ["head", "standby", "scheduler"] as const) {
     let events = 1;
     while (!(await killWhileFilling(victim, events))) events++;
+  }
+});
+
+test(`both copies of ranks are stopped together, and one leaves all they had, for ${Math.ceil(COUNT / 20)} more seeds`, async () => {
+  await forSeeds({ from: 28_000_000, count: Math.ceil(COUNT / 20) }, (seed) =>
+    stopTogether({ seed, serverCount: 1 + (seed % 2), dies: seed % 3 === 0, areFilling: seed % 5 === 0 }),
+  );
+});
+
+test("one copy of a rank is stopped, and the other at every boundary between two events of that", async () => {
+  for (const first of ["head", "standby"] as const) {
+    let events = 0;
+    while (!(await stopAtBoundary(first, events))) events++;
   }
 });
 

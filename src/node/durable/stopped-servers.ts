@@ -1,5 +1,9 @@
 // stopped-servers — where servers that are stopped leave their state for the next process of their rank
 // (server/replication/planned-stop.ts): a log in <checkpoint directory>/stopped/<job>/server-<rank>.
+//
+// Of two processes that come for one state the second looks again and again whether the first has gone on with it.
+// Nobody could tell it: the first one does not know of it, may be on another machine, and may be killed before it has
+// used the state; its lock is a file (state-lock.ts), and disks that machines share report no changes to each other.
 
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";

@@ -7,12 +7,18 @@
 //   standby   refuses workers, until the roster has its own token on the rank of its head: then it is the head; leaves
 //             when its head is gone before it has everything
 //
+// A copy that is stopped asks the scheduler to let it go (Chains.C4), and does what the answer says (PlannedStop.P5):
+//
+//   standby ── let go ──► ends            standby ── needed: it takes over ──► head without a standby
+//   head ── its standby takes over ──► ends         head without a standby, or needed ──► leaves its state, and ends
+//
 // Invariants:
 //   ChainMember.I6. A head that was replaced acknowledges nothing that its standby lacks: its log reaches nobody.
 //       The same roster ends its link, as every link of an incarnation that is over (ClusterNode.follow), a hello of it
 //       is FENCED, and a server that has taken over repeats no log (StandbyLog.repeat).
 
 import type { Clock } from "../../base/clock.ts";
+import { Deferred } from "../../base/deferred.ts";
 import { reasonOf, unsupported, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { Membership } from "../../cluster/membership.ts";
@@ -20,6 +26,7 @@ import { nodeDeadError } from "../../peer/call.ts";
 import type { Channel } from "../../peer/channel.ts";
 import { PausableLink } from "../../peer/pausable-link.ts";
 import type { Peer } from "../../peer/peer.ts";
+import type { HeartbeatRequest } from "../../wire/control.ts";
 import { idOf, nameOf, rankOf, roleOf } from "../../wire/node-id.ts";
 import { isAwaited, type RosterEntry, type RosterView } from "../../wire/roster.ts";
 import { standbySink } from "./log-call.ts";
@@ -47,8 +54,10 @@ export function checkReplication(options: {
 
 /** How long a standby may be without a link before its head tells the scheduler. */
 const LINK_GRACE_MS = 50;
-/** How often a head that is to leave looks whether its standby has everything. */
-const HAND_OVER_LOOK_MS = 20;
+/** How long a copy that is stopped waits for the scheduler: less than a container or a launcher waits. */
+const LET_GO_MS = 2000;
+/** How long a standby that is stopped, and needed, waits until it leads: as long as a scheduler takes to come back. */
+const LEAD_MS = 10_000;
 
 export type ChainNode = {
   readonly peer: Peer;
@@ -60,6 +69,7 @@ export type ChainNode = {
   readonly failure: WeighbridgeError | undefined;
   /** Ends this node with an error. */
   replaced(error: WeighbridgeError): void;
+  whenOver(ended: () => void): () => boolean;
 };
 
 export class ChainMember {
@@ -70,6 +80,8 @@ export class ChainMember {
   #isPlaced = false;
   /** The channel to the standby. */
   #channel: Channel | undefined;
+  /** Its incarnation. */
+  #standby = 0;
   /** How often a link to it was lost. */
   #lossCount = 0;
   /** Whether the scheduler is to hear that the standby cannot be reached. */
@@ -82,6 +94,10 @@ export class ChainMember {
   #filledBy = 0;
   /** A standby that cannot go on, and leaves. */
   #isOrphan = false;
+  /** Whether this node has ended. */
+  #isOver = false;
+  /** Resolves with the next roster, standby that is given up, or end of this node; then there is another. */
+  #news = new Deferred<void>();
 
   constructor(node: ChainNode, replica: Replica) {
     this.#node = node;
@@ -96,6 +112,10 @@ export class ChainMember {
         () => node.close(),
       );
     };
+    node.whenOver(() => {
+      this.#isOver = true;
+      this.#tell();
+    });
   }
 
   registering(membership: Membership): void {
@@ -114,6 +134,24 @@ export class ChainMember {
   follow(roster: RosterView): void {
     const membership = this.#membership;
     if (membership === undefined) return;
+    this.#follow(roster, membership);
+    this.#tell();
+  }
+
+  /** What the scheduler is to hear of the standby, with every heartbeat. */
+  standbyNews(): Pick<HeartbeatRequest, "standbyLost" | "standbyFilled"> {
+    const lost = this.#isStandbyLost ? { standbyLost: this.#standby } : {};
+    return this.#isStandbyFilled ? { ...lost, standbyFilled: this.#standby } : lost;
+  }
+
+  /** Something has happened that `giveWay` may wait for. */
+  #tell(): void {
+    const news = this.#news;
+    this.#news = new Deferred();
+    news.resolve();
+  }
+
+  #follow(roster: RosterView, membership: Membership): void {
     const { peer, log } = this.#node;
     const rank = rankOf(peer.id);
     if (!this.#isPlaced && roleOf(peer.id) === "standby") this.#replica.standBy();
@@ -145,30 +183,65 @@ export class ChainMember {
       if (standby.incarnation === this.#filled || this.#replica.isRestoring || this.#replica.isSettling) return;
       // The one before was given up, and this one has come in the same roster.
       if (replicaLog.isOn) this.#goAlone(standby);
-      membership.memory.standbyFilled = () => (this.#isStandbyFilled ? standby.incarnation : 0);
     }
     this.#isStandbyFilled = false;
     replicaLog.lateMs = membership.heartbeatTimeoutMs || replicaLog.lateMs;
-    membership.memory.standbyLost = () => (this.#isStandbyLost ? standby.incarnation : 0);
+    this.#standby = standby.incarnation;
     if (isEmpty) this.#fill(standby);
     else this.#sendTo(peer.dial(standby.node, standby.address, standby.incarnation));
   }
 
   /**
-   * This server is to leave. If it is a head whose standby is being filled, waits until that has everything, or is
-   * given up. Resolves with whether nobody takes over, and what it has would be lost with it.
+   * This server is to leave, and stays as long as it alone has the state of its rank (PlannedStop.P5). Resolves with
+   * whether that is so, and it is the head: from now on it fills nobody, and no standby counts. Otherwise it was let
+   * go, or the scheduler could not be reached, or what it has is of no use.
    */
-  async handOver(hasWorkers: () => boolean): Promise<boolean> {
-    const { peer, clock, log, failure } = this.#node;
-    if (roleOf(peer.id) !== "server" || failure !== undefined) return false;
-    const standby = idOf("standby", rankOf(peer.id));
-    const entry = (): RosterEntry | undefined => this.#membership?.entry(standby);
-    // One that has everything may count already: the log is on until the scheduler has said whether it does.
-    const isOpen = (): boolean => this.#replica.log.isOn || peer.channel(standby)?.link !== undefined;
-    const isFilling = (): boolean => entry()?.state === "alive" && entry()?.isFilling === true && isOpen();
-    if (isFilling()) log.info("leaving as soon as the standby has everything");
-    while (isFilling() && hasWorkers()) await new Promise<void>((go) => void clock.after(HAND_OVER_LOOK_MS, go));
-    return entry()?.state !== "alive" || entry()?.isFilling === true;
+  async giveWay(): Promise<boolean> {
+    const membership = this.#membership;
+    if (membership === undefined || !this.#isUseful) return false;
+    const isKept = async (): Promise<boolean> => await membership.leave({ deadlineMs: LET_GO_MS }, { unlessNeeded: true });
+    if (this.#replica.isStandby && !((await isKept()) && (await this.#leads()))) return false;
+    await this.#standbySettled(membership);
+    if (!this.#isUseful) return false;
+    this.#replica.isLeaving = true; // what the next line sees of the standby stays so
+    const standby = membership.entry(idOf("standby", rankOf(this.#node.peer.id)));
+    if (standby?.state !== "alive" || standby.isFilling === true) return true;
+    if (!(await isKept())) return false;
+    this.#goAlone(standby);
+    return true;
+  }
+
+  /** False: somebody else has its rank, or it could not repeat what its head did, or does not have everything. */
+  get #isUseful(): boolean {
+    return this.#node.failure === undefined && !this.#isOver && !this.#replica.standbyLog.hasFailed && !this.#isOrphan;
+  }
+
+  /** Waits until this standby, which has taken over, has heard of it. False: it has not within LEAD_MS. */
+  async #leads(): Promise<boolean> {
+    const { clock, log } = this.#node;
+    let isLate = false;
+    const cancel = clock.after(LEAD_MS, () => {
+      isLate = true;
+      this.#tell();
+    });
+    while (this.#replica.isStandby && this.#isUseful && !isLate) await this.#news.promise;
+    cancel();
+    if (isLate) log.warn("this standby takes over, and the scheduler has not told it so");
+    return !this.#replica.isStandby && this.#isUseful;
+  }
+
+  /**
+   * While a standby is being filled, waits until it has everything and counts, or was given up. One that has everything
+   * may count already: the log is on until the scheduler has said whether it does.
+   */
+  async #standbySettled(membership: Membership): Promise<void> {
+    const standby = idOf("standby", rankOf(this.#node.peer.id));
+    const isFilling = (): boolean => {
+      const { state, isFilling: isEmpty } = membership.entry(standby) ?? {};
+      return state === "alive" && isEmpty === true && this.#replica.log.isOn;
+    };
+    if (isFilling()) this.#node.log.info("leaving as soon as the standby has everything");
+    while (isFilling() && !isEnding(membership.roster) && this.#isUseful) await this.#news.promise;
   }
 
   /** The standby was given up: nothing waits for it any more. */
@@ -217,6 +290,7 @@ export class ChainMember {
     this.#replica.log.stop();
     this.#isStandbyLost = true;
     this.#membership?.beatNow();
+    this.#tell();
   }
 
   /**
@@ -245,7 +319,9 @@ export class ChainMember {
     this.#channel = channel;
     const { log } = this.#replica;
     log.onLate = () => this.#lost(channel, "it does not answer");
-    log.onReplaced = (error) => this.#node.replaced(error);
+    log.onReplaced = (error) => {
+      if (!this.#replica.isLeaving) this.#node.replaced(error); // else it is about to hear that it may go
+    };
     log.onAcknowledged = () => {
       this.#isStandbyLost = false;
     };

@@ -14,6 +14,10 @@
 //       without a directory.
 //   PlannedStop.P4. A server that is stopped again while it comes back loses nothing: before the scheduler has let it
 //       go on, what was left stays; afterwards the server begins, and leaves its state anew.
+//   PlannedStop.P5. Of two copies of a rank that are stopped, in whichever order and however close to each other, one
+//       ends up as the head without a standby, with all that was acknowledged, and leaves that. The scheduler orders
+//       them (Chains.C4): no copy ends before it has heard that the other one has what it has, or has left it itself.
+//       While the scheduler cannot be reached nobody orders them, and a copy with a standby leaves nothing.
 
 import { reasonOf, unsupported } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";

@@ -100,7 +100,7 @@ export class Replica {
   #stateBytes = 0;
   #sinceDigest = 0;
   #digestPart = 0;
-  /** Whether its state is left for another process, or was: the log goes to a disk. */
+  /** Whether it is being stopped: it fills nobody, and its log goes to the standby it has, or to a disk. */
   isLeaving = false;
 
   constructor(server: ReplicatedServer, { ours, users }: ServedContracts, options: ReplicaOptions) {

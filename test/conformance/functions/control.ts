@@ -70,10 +70,11 @@ export const CONTROL: FunctionFamily = {
       request: {
         failure: "`{code, message}`: why one that has its slot cannot begin (protocol.md, C15)",
         returns: "of a server that has stopped to be started again (protocol.md, C15a)",
+        unlessNeeded: "true: a server or standby stays if it alone has the state of its rank (protocol.md, C15b)",
       },
-      response: {},
+      response: { isNeeded: "true: it stays" },
       errors: ["FENCED", "NO_ROUTE"],
-      vectors: ["leave-request", "leave-reply", "leave-failure-request"],
+      vectors: ["leave-request", "leave-reply", "leave-failure-request", "leave-unless-needed-request"],
     }),
     documentedControl(control.STATUS, {
       about: "Who is there. Also for tools, which have no slot.",
