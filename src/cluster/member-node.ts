@@ -14,6 +14,8 @@ import { reportStartFailure } from "./start-failure.ts";
 
 /** A container that is ended gets ten seconds. */
 const LEAVE_DEADLINE_MS = 2000;
+/** Of a node that another process goes on for: as long as a scheduler takes to come back. Until then it serves. */
+const RETURN_DEADLINE_MS = 10_000;
 
 export abstract class MemberNode extends ClusterNode {
   readonly #options: MemberOptions;
@@ -38,7 +40,8 @@ export abstract class MemberNode extends ClusterNode {
 
   override async leave(): Promise<void> {
     await super.leave();
-    await this.#membership?.leave({ deadlineMs: LEAVE_DEADLINE_MS }, { returns: this.returns });
+    const deadlineMs = this.returns === true ? RETURN_DEADLINE_MS : LEAVE_DEADLINE_MS;
+    await this.#membership?.leave({ deadlineMs }, { returns: this.returns });
   }
 
   /** As what this node registers. */

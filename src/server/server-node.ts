@@ -1,6 +1,6 @@
 // server-node — a server of the cluster: its arena, its engine, and the checkpoint that it restores before it serves.
 
-import { Deferred, sleep, type WaitOptions } from "../base/deferred.ts";
+import { Deferred, sleep, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { randomToken } from "../base/random.ts";
 import { CatalogueCalls } from "../cluster/catalogue-calls.ts";
@@ -182,7 +182,8 @@ export class ServerNode extends MemberNode {
   /** Nobody takes over: leaves the state for the next process of the rank, or says that it is lost. */
   async #save({ job, node, incarnation, roster }: Membership): Promise<void> {
     if (this.#stop !== undefined) {
-      this.server.stopping();
+      const wait = { deadlineMs: this.startTimeoutMs }; // the scheduler may be away: then nothing settles
+      await waitFor(this.server.stopping(), "parts to settle", this.clock, wait).catch(() => {}); // `save` says so
       await this.#stop.save({ job, node, incarnation, roster }, this.rank);
     } else if (this.#durable === undefined && this.hasWorkers())
       this.log.warn("there is no standby that could take over: what this server has is lost with it");

@@ -264,9 +264,13 @@ export class Server {
     if (this.isRepeated) this.checkpoints.loadRefusal = refusedError("a load of a checkpoint into a running job");
   }
 
-  /** This server is about to stop, and saves its state: nothing is loaded meanwhile. */
-  stopping(): void {
+  /**
+   * This server is about to stop, and saves its state: nothing is loaded meanwhile. Resolves when no parts come or go,
+   * and none are about to (PlannedStop.P6).
+   */
+  async stopping(): Promise<void> {
     this.checkpoints.loadRefusal = refusedError("a load of a checkpoint while a server stops");
+    while (this.#placement.released !== undefined) await this.#placement.released;
   }
 
   /** Whether this server leaves its state for the next process of its rank. */

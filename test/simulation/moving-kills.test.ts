@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { killWhileMoving, MOVING_VICTIMS } from "./moving-kills.ts";
+import { killWhileMoving, MOVING_VICTIMS, STOPPED_VICTIMS, stopWhileMoving } from "./moving-kills.ts";
 
 const STRIDE = 29;
 
@@ -11,6 +11,14 @@ for (const victim of MOVING_VICTIMS) {
   test(`the ${victim} may die at any moment of a change: all parts are handed over, or none (PlacementChanges.C6), at every ${STRIDE}th boundary`, async () => {
     let events = 1;
     while (!(await killWhileMoving(victim, events))) events += STRIDE;
+    assert.ok(events > 2 * STRIDE, `the change took ${events} events`);
+  });
+}
+
+for (const victim of STOPPED_VICTIMS) {
+  test(`the ${victim} may be stopped at any moment of a change, and started again: nothing is lost (PlannedStop.P6), at every ${STRIDE}th boundary`, async () => {
+    let events = 1;
+    while (!(await stopWhileMoving(victim, events))) events += STRIDE;
     assert.ok(events > 2 * STRIDE, `the change took ${events} events`);
   });
 }

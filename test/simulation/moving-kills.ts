@@ -1,19 +1,25 @@
 // Goal: a change of the placement moves parts from two servers to a third, and somebody dies at a boundary between two
 // events of it. What the dead server held is gone with it. Nothing else is: each part is whole at its owner, or was the
-// dead one's, and the servers that live serve by one placement.
+// dead one's, and the servers that live serve by one placement. A server that is stopped on purpose, and started again,
+// loses nothing.
 
 import assert from "node:assert/strict";
 import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
+import { SILENT_LOG } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
 import { partOf } from "../../src/keys/part.ts";
 import { placementOf } from "../../src/keys/placement-of.ts";
 import type { StateRecord } from "../../src/scheduler/scheduler-state.ts";
 import { PartState } from "../../src/server/parameters/part-state.ts";
+import type { DurableLog } from "../../src/server/replication/log-sink.ts";
+import type { PlannedStopFiles } from "../../src/server/replication/planned-stop.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
-import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
+import { idOf, rankOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import { SETTLING } from "../support/settling.ts";
+import { stopLog } from "./planned-stops.ts";
 import { SimStore } from "./replicated-job.ts";
+import { SimDisk } from "./sim-disk.ts";
 
 const SERVERS = 3;
 const TARGET = 2;
@@ -32,22 +38,36 @@ const RANKS: Readonly<Record<MovingVictim, number | undefined>> = {
   scheduler: undefined,
 };
 export const MOVING_VICTIMS: readonly MovingVictim[] = ["target", "first source", "second source", "scheduler"];
+export const STOPPED_VICTIMS: readonly MovingVictim[] = ["target", "first source", "second source"];
 
 class MovingKills {
   readonly #cluster: SimCluster;
   readonly #random: Random;
   readonly #records: StateRecord[] = [];
+  readonly #disk: SimDisk;
+  /** The server that was stopped. */
+  #stopped = -1;
   #store: SimStore | undefined;
 
   constructor(seed: number) {
     this.#random = new Random(seed);
-    const optionsOf = (node: number) => (node === SCHEDULER_ID ? { store: this.#nextStore() } : {});
+    this.#disk = new SimDisk(this.#random, "/stopped");
+    const optionsOf = (node: number) => {
+      if (node === SCHEDULER_ID) return { store: this.#nextStore() };
+      return roleOf(node) === "server" ? { stops: this.#stopsOf(rankOf(node)) } : {};
+    };
     const counts = { serverCount: SERVERS, workerCount: 1 };
     this.#cluster = new SimCluster({ seed, ...counts, placement: "range", settle: SETTLING, ...HEARTBEATS, optionsOf });
   }
 
+  #stopsOf(rank: number): PlannedStopFiles {
+    const { clock } = this.#cluster;
+    const logOf = (of: number): DurableLog => stopLog({ disk: this.#disk, random: this.#random, clock, log: SILENT_LOG, rank: of });
+    return { logOf: async (of) => logOf(of), found: rank === this.#stopped ? logOf(rank) : undefined };
+  }
+
   /** Returns whether the change was over after so many events: there are no more boundaries. */
-  async run(victim: MovingVictim, events: number): Promise<boolean> {
+  async run(victim: MovingVictim, events: number, how: "killed" | "stopped"): Promise<boolean> {
     const cluster = this.#cluster;
     await cluster.start();
     const session = await cluster.run(Session.open(cluster.worker(0).node, WAIT));
@@ -69,20 +89,26 @@ class MovingKills {
       await setImmediate();
     }
     assert.equal(failure, undefined);
+    const wasOver = isOver;
     const rank = RANKS[victim];
+    const dead = how === "killed" ? rank : undefined;
+    if (how === "stopped" && rank !== undefined) {
+      await cluster.run(cluster.server(rank).node.leave());
+      this.#stopped = rank;
+    }
     this.#kill(rank);
     await cluster.clock.advance(AWAY_MS);
     await cluster.run(cluster.startNode(rank === undefined ? SCHEDULER_ID : idOf("server", rank)));
     await cluster.clock.advance(AWAY_MS);
-    const owners = this.#check(rank, `${victim} after ${events} events`);
-    const kept = KEYS.filter((key) => owners(key) !== rank);
+    const owners = this.#check(dead, `${victim} after ${events} events`);
+    const kept = KEYS.filter((key) => owners(key) !== dead);
     assert.deepEqual(
       await cluster.run(rows.pull(kept, undefined, WAIT)),
       ones.subarray(0, kept.length),
       "whoever lives serves what it has",
     );
     await cluster.run(Promise.all(cluster.nodes().map((node) => cluster.running(node)?.close())));
-    return isOver;
+    return wasOver;
   }
 
   /** Half of what the sources have goes to the target. */
@@ -132,5 +158,10 @@ function partOfKey(key: bigint): number {
 
 /** Somebody dies after so many events of a change; returns whether the change was over by then. */
 export async function killWhileMoving(victim: MovingVictim, events: number): Promise<boolean> {
-  return await new MovingKills(7).run(victim, events);
+  return await new MovingKills(7).run(victim, events, "killed");
+}
+
+/** A server is stopped on purpose after so many events of a change, and started again. Returns the same. */
+export async function stopWhileMoving(victim: MovingVictim, events: number): Promise<boolean> {
+  return await new MovingKills(7).run(victim, events, "stopped");
 }

@@ -2,6 +2,7 @@
 // without a standby: what the simulations of planned stops share.
 
 import { Session } from "../../src/api/session.ts";
+import type { Clock } from "../../src/base/clock.ts";
 import type { Log } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
 import type { PsFunction } from "../../src/contracts/ps-function.ts";
@@ -23,6 +24,21 @@ export type StopStageOptions = {
   readonly functions?: readonly PsFunction[];
   readonly startTimeoutMs?: number;
 };
+
+/** Where the server of this rank leaves its state, or a process after it finds that, on a disk with `/stopped`. */
+export function stopLog(options: {
+  readonly disk: SimDisk;
+  readonly random: Random;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly rank: number;
+}): SegmentLog {
+  const { disk, random, clock, log, rank } = options;
+  const { layer } = disk.mount(clock, 1);
+  const self = { id: String(random.below(2 ** 30)), host: "sim", pid: 1, startedAt: "" };
+  const directory = `/stopped/server-${rank}`;
+  return new SegmentLog({ directory, clock, log, layer, self, isGone: () => true, segmentBytes: 4096 });
+}
 
 export class StopStage implements AsyncDisposable {
   readonly cluster: SimCluster;
@@ -123,11 +139,7 @@ export class StopStage implements AsyncDisposable {
   }
 
   #logOf(): SegmentLog {
-    const { clock } = this.cluster;
-    const { layer } = this.#disk.mount(clock, 1);
-    const self = { id: String(this.#random.below(2 ** 30)), host: "sim", pid: 1, startedAt: "" };
-    const log = this.#log();
-    return new SegmentLog({ directory: "/stopped/server-0", clock, log, layer, self, isGone: () => true, segmentBytes: 4096 });
+    return stopLog({ disk: this.#disk, random: this.#random, clock: this.cluster.clock, log: this.#log(), rank: 0 });
   }
 
   #log(): Log {

@@ -19,7 +19,7 @@ import { runLentUnits } from "../simulation/lent-units.ts";
 import { runLinks } from "../simulation/links.ts";
 import { runModeChanges } from "../simulation/mode-changes.ts";
 import { runMovingCheckpoints } from "../simulation/moving-checkpoints.ts";
-import { killWhileMoving, MOVING_VICTIMS } from "../simulation/moving-kills.ts";
+import { killWhileMoving, MOVING_VICTIMS, STOPPED_VICTIMS, stopWhileMoving } from "../simulation/moving-kills.ts";
 import { runMovingParts } from "../simulation/moving-parts.ts";
 import { runParameters } from "../simulation/parameters.ts";
 import { runPlacementCrashes } from "../simulation/placement-crashes.ts";
@@ -117,6 +117,13 @@ test("somebody dies at every boundary between two events of a change of the plac
   for (const victim of MOVING_VICTIMS) {
     let events = 1;
     while (!(await killWhileMoving(victim, events))) events++;
+  }
+});
+
+test("a server is stopped on purpose, and started again, at every boundary between two events of a change of the placement", async () => {
+  for (const victim of STOPPED_VICTIMS) {
+    let events = 1;
+    while (!(await stopWhileMoving(victim, events))) events++;
   }
 });
 

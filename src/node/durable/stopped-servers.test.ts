@@ -1,10 +1,11 @@
 // Goal: which of the states that stopped servers have left a process finds, with and without a rank.
 
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { temporaryFolder } from "../../../test/support/checkpoint-stage.ts";
+import { WeighbridgeError } from "../../base/errors.ts";
 import { SILENT_LOG } from "../../base/log.ts";
 import { EntryKind, EntryPage } from "../../server/replication/log-entry.ts";
 import type { PlannedStopFiles } from "../../server/replication/planned-stop.ts";
@@ -124,4 +125,25 @@ test("a stop that was killed before it had the whole state has nothing to repeat
   assert.equal(pageCount, 0);
   await found?.remove();
   assert.equal(existsSync(folder.directoryOf(0)), false);
+});
+
+test("what a process finds and may not go on with is kept beside, and not removed; so is what lies where a server leaves its state", async () => {
+  using folder = new Folder();
+  const aside = `${folder.directoryOf(0)}.aside`;
+  folder.leave(0);
+  writeFileSync(join(folder.directoryOf(0), "log-000000000001"), "of another run");
+  const servers = folder.servers({ rank: 0 });
+  const first = await filesOf(servers);
+  await first?.found?.close();
+  assert.ok(servers.giveUp(new WeighbridgeError("FENCED", "it is of another run")));
+  const files = await filesOf(servers);
+  assert.equal(files?.found, undefined);
+  assert.equal(readFileSync(join(aside, "log-000000000001"), "utf8"), "of another run");
+  assert.equal(existsSync(folder.directoryOf(0)), false);
+  folder.leave(0);
+  const own = await files?.logOf(0);
+  await own?.open(() => {});
+  assert.equal(readFileSync(join(aside, "log-000000000001"), "utf8"), "", "the newest one is kept");
+  await own?.remove();
+  assert.equal(await foundRank(folder.servers(), folder), undefined, "nobody goes on with it");
 });

@@ -1,5 +1,6 @@
 // stopped-servers — where servers that are stopped leave their state for the next process of their rank
-// (server/replication/planned-stop.ts): a log in <checkpoint directory>/stopped/<job>/server-<rank>.
+// (server/replication/planned-stop.ts): a log in <checkpoint directory>/stopped/<job>/server-<rank>. What a process
+// finds there and may not go on with, of another run or unfinished, is kept in server-<rank>.aside.
 //
 // Of two processes that come for one state the second looks again and again whether the first has gone on with it.
 // Nobody could tell it: the first one does not know of it, may be on another machine, and may be killed before it has
@@ -11,6 +12,7 @@ import { isWeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import type { PlannedStopFiles } from "../../server/replication/planned-stop.ts";
 import type { NodeConfig } from "../config/node-config.ts";
+import { stateIo } from "../state/state-io.ts";
 import { jobDirectory } from "./durable-directory.ts";
 import { durableFiles, SegmentLog } from "./segment-log.ts";
 
@@ -43,14 +45,18 @@ export class StoppedServers {
     const root = jobDirectory(join(checkpointDir, DIRECTORY), job);
     const logIn = (name: string): SegmentLog =>
       new SegmentLog({ directory: join(root, name), clock, log, segmentBytes: SEGMENT_BYTES, mayBeUnfinished: true });
+    const asideIfAny = async (of: number): Promise<void> => {
+      const directory = join(root, `server-${of}`);
+      if (await hasLog(directory)) await setAside(logIn(`server-${of}`), directory, log);
+    };
     const logOf = async (of: number): Promise<SegmentLog> => {
-      if (await hasLog(join(root, `server-${of}`))) await removeOld(logIn(`server-${of}`));
+      await asideIfAny(of);
       return logIn(`server-${of}`);
     };
     const taken = async (name: string, waitMs: number): Promise<SegmentLog | undefined> =>
       (await hasLog(join(root, name))) ? await take(logIn(name), join(root, name), clock, waitMs) : undefined;
     if (this.#isGivenUp) {
-      if (rank !== undefined && (await hasLog(join(root, `server-${rank}`)))) await removeOld(logIn(`server-${rank}`));
+      if (rank !== undefined) await asideIfAny(rank);
       return { logOf };
     }
     const found = rank === undefined ? await onlyOne(await namesIn(root), taken, log) : await taken(`server-${rank}`, startTimeoutMs);
@@ -123,12 +129,17 @@ async function onlyOne(
   return undefined;
 }
 
-/** What was left in a run that is over. Throws STATE_HELD. */
-async function removeOld(stopped: SegmentLog): Promise<void> {
-  await stopped
-    .open(() => {})
-    .catch((thrown: unknown) => {
-      if (!isWeighbridgeError(thrown, "STATE_CORRUPT")) throw thrown; // it is of no use anyhow
-    });
-  await stopped.remove();
+/** What was left in a run that is over, or was not finished, stays for people. Throws STATE_HELD, STATE_IO. */
+async function setAside(stopped: SegmentLog, directory: string, log: Log): Promise<void> {
+  await stopped.acquire();
+  const kept = `${directory}.aside`;
+  try {
+    await durableFiles.remove(kept);
+    await durableFiles.rename(directory, kept);
+    await durableFiles.remove(join(kept, "lock"));
+  } catch (thrown) {
+    throw stateIo(`cannot set ${directory} aside`, thrown, "name another directory with --checkpoint-dir");
+  }
+  await stopped.close();
+  log.warn("a state that another run has left, or that was not finished, is kept beside", { kept });
 }

@@ -18,6 +18,10 @@
 //       ends up as the head without a standby, with all that was acknowledged, and leaves that. The scheduler orders
 //       them (Chains.C4): no copy ends before it has heard that the other one has what it has, or has left it itself.
 //       While the scheduler cannot be reached nobody orders them, and a copy with a standby leaves nothing.
+//   PlannedStop.P6. While parts come or go a server that is stopped waits until they are where they belong. It takes
+//       part in no other change from then on (PREPARE is refused), so none comes while its state is written.
+//   PlannedStop.P7. A server that has saved its state serves until the scheduler has heard that it returns, also from a
+//       scheduler that was away, for RETURN_DEADLINE_MS at most: workers that nobody tells take it for dead.
 
 import { reasonOf, unsupported } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
