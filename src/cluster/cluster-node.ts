@@ -17,6 +17,7 @@ import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { badArgument, isWeighbridgeError, reasonOf, showValue, unsupported, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
+import { OpenWaits } from "../base/open-waits.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { nodeDeadError } from "../peer/call.ts";
 import { callFunction } from "../peer/call-function.ts";
@@ -62,6 +63,8 @@ export abstract class ClusterNode {
   workerCount: number;
   /** How long a wait for a request lasts when its caller sets no deadline. */
   readonly requestTimeoutMs: number | undefined;
+  /** Waits of this node's callers for answers of other nodes. */
+  readonly waits: OpenWaits;
   /** This node's end of all its conversations. */
   readonly peer: Peer;
   protected readonly startTimeoutMs: number;
@@ -82,6 +85,7 @@ export abstract class ClusterNode {
     checkCount("workerCount", options.workerCount);
     this.role = role;
     this.clock = clock;
+    this.waits = new OpenWaits(clock);
     this.log = log;
     this.serverCount = options.serverCount;
     this.workerCount = options.workerCount;

@@ -28,7 +28,13 @@ const SLOW: typeof HEARTBEAT = jsonContract({
 });
 
 /** A worker with a call that its server has parked; the worker watches its links by `watchClock`. */
-async function parked({ watchClock = (clock) => clock, isSchedulerAway = () => false, rules = RULES, successorMs }: Partial<Parked> = {}) {
+async function parked({
+  watchClock = (clock) => clock,
+  isSchedulerAway = () => false,
+  rules = RULES,
+  successorMs,
+  waits,
+}: Partial<Parked> = {}) {
   const clock = new SimClock();
   const network = new SimNetwork({ clock, seed: 1 });
   const open = (host: string, id: number): Peer => {
@@ -43,6 +49,7 @@ async function parked({ watchClock = (clock) => clock, isSchedulerAway = () => f
     new LinkMonitor({
       ...{ peer, clock: by, log: SILENT_LOG, linkTimeoutMs: LINK_TIMEOUT_MS, isSchedulerAway, isAwaited: () => true },
       successorMs: () => successorMs,
+      ...(waits === undefined ? {} : { waits }),
     });
   watch(server, clock);
   server.serve(serveJson(SLOW, () => new Promise<object>(() => {})));
@@ -60,6 +67,7 @@ type Parked = {
   readonly watchClock: (clock: SimClock) => Clock;
   readonly isSchedulerAway: () => boolean;
   readonly successorMs: number;
+  readonly waits: { readonly untilMs: number };
 };
 
 test("a node that was held up for minutes takes nobody for silent (LinkMonitor.A1)", async () => {
@@ -119,6 +127,24 @@ for (const isAway of [false, true])
     await clock.advance(2 * RULES.heartbeatIntervalMs);
     assert.match(failures.join(), /server 0 could not be reached over sim:\/\/server:1/);
   });
+
+test("calls to a server that comes back last as long as the callers that waited when their time was over, and later ones do not prolong that (LinkMonitor.A7)", async () => {
+  const successorMs = 3 * LINK_TIMEOUT_MS;
+  const waits = { untilMs: 0 };
+  const { clock, network, failures, call } = await parked({ successorMs, waits });
+  call();
+  await clock.advance(100);
+  network.crash("server");
+  waits.untilMs = clock.nowMs() + 5 * successorMs;
+  await clock.advance(2 * successorMs);
+  assert.deepEqual(failures, []);
+  waits.untilMs = Infinity; // another one came later
+  await clock.advance(3 * successorMs + 2 * RULES.heartbeatIntervalMs);
+  assert.match(failures.join(), /server 0 could not be reached over sim:\/\/server:1/);
+  call();
+  await clock.advance(10 * successorMs);
+  assert.equal(failures.length, 1, "that one waits by its own deadline");
+});
 
 test("an idle link is left alone, and asked only while the scheduler is away (LinkMonitor.A5)", async () => {
   let isAway = false;

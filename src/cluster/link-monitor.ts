@@ -4,7 +4,7 @@
 //
 //   calls wait, silence for a tick                 ──► a HEARTBEAT tests whether the other node still reads
 //   silence for `heartbeatTimeoutMs`               ──► a warning; the link is closed and opened anew
-//   … and for `linkTimeoutMs`, or `successorMs`    ──► the calls fail with LINK_LOST
+//   … and for `linkTimeoutMs`, or `successorMs`    ──► the calls fail with LINK_LOST (but see LinkMonitor.A7)
 //   … or for `heartbeatTimeoutMs`, while the scheduler is away ──► the calls fail with NODE_DEAD: nobody else decides
 //
 // Invariants:
@@ -18,9 +18,12 @@
 //   LinkMonitor.A5. While the scheduler is away all links are tested, also those without calls: nobody else notices a
 //       node that stops.
 //   LinkMonitor.A6. Without heartbeats (a timeout of 0) an open link is neither tested nor taken for silent.
+//   LinkMonitor.A7. Calls to a server that another process may go on for last as long as a caller waits by its own
+//       deadline: as long as the latest one that was under way when their time was over. So none waits for ever.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import type { OpenWaits } from "../base/open-waits.ts";
 import { HEARTBEAT } from "../contracts/control.ts";
 import { callJson, serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
@@ -43,6 +46,8 @@ export type LinkMonitorOptions = {
    * scheduler's word, or be replaced, so that no node judges for itself.
    */
   readonly successorMs?: (node: number) => number | undefined;
+  /** Until when callers of this node wait by their deadlines. */
+  readonly waits?: Pick<OpenWaits, "untilMs">;
 };
 
 /** The precision with which a silence is noticed. */
@@ -62,6 +67,8 @@ class Silence {
   incarnation: number;
   isProbing = false;
   isReported = false;
+  /** Until when a caller waited whose deadline is longer than the limit (LinkMonitor.A7); -1: nobody looked yet. */
+  callersUntilMs = -1;
   /** Why the last try to reach the node failed. */
   problem = "it is silent";
 
@@ -74,6 +81,7 @@ class Silence {
     this.linkTicks = this.ticks;
     this.link = link;
     this.isReported = false;
+    this.callersUntilMs = -1;
     this.problem = "it is silent";
   }
 
@@ -168,11 +176,14 @@ export class LinkMonitor {
 
   /** Fails the calls to a node that has been unreachable for too long; logs it once. */
   #judge(channel: Channel, silence: Silence): void {
-    const { peer, log, linkTimeoutMs, isSchedulerAway, successorMs } = this.#options;
+    const { peer, clock, log, linkTimeoutMs, isSchedulerAway, successorMs, waits } = this.#options;
     const successor = successorMs?.(channel.id);
     const isJudge = isSchedulerAway() && this.#timeoutMs > 0 && successor === undefined;
     const limitMs = isJudge ? Math.min(this.#timeoutMs, linkTimeoutMs) : (successor ?? linkTimeoutMs);
     if (!this.#isReached(silence.ticks, limitMs)) return;
+    if (successor !== undefined && silence.callersUntilMs < 0) silence.callersUntilMs = waits?.untilMs ?? 0;
+    if (clock.nowMs() < silence.callersUntilMs) return; // LinkMonitor.A7
+    silence.callersUntilMs = -1;
     const link = peer.addressOf(channel) ?? silence.link?.remote ?? "any link";
     const reason = `${channel.name} could not be reached over ${link} for ${Math.round(silence.ticks * this.#tickMs)} ms (${silence.problem})`;
     if (!silence.isReported) log.warn("a node cannot be reached", { from: nameOf(peer.id), to: channel.name, link, reason });

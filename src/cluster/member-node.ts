@@ -80,10 +80,10 @@ export abstract class MemberNode extends ClusterNode {
 
   protected async join(): Promise<void> {
     const { rank, label = "", schedulerAddress, otherSchedulers, linkTimeoutMs, copy, returns } = this.#options;
-    const { peer, clock, log, registersAs: role, serverCount, workerCount, startTimeoutMs } = this;
+    const { peer, clock, log, registersAs: role, serverCount, workerCount, startTimeoutMs, waits } = this;
     const address = await this.#listen();
     const common = { peer, clock, log, role, rank, address, label, serverCount, workerCount, copy, returns };
-    const membership = new Membership({ ...common, schedulerAddress, otherSchedulers, startTimeoutMs, linkTimeoutMs });
+    const membership = new Membership({ ...common, schedulerAddress, otherSchedulers, startTimeoutMs, linkTimeoutMs, waits });
     this.#membership = membership;
     membership.onRoster((roster) => this.follow(roster));
     membership.onFatal((error) => this.fail(error));

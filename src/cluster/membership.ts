@@ -15,6 +15,7 @@ import { assert } from "../base/assert.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { asError, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import type { OpenWaits } from "../base/open-waits.ts";
 import { randomToken } from "../base/random.ts";
 import type { JsonContract } from "../contracts/contract.ts";
 import { BARRIER, LEAVE, PLACEMENT, REGISTER } from "../contracts/control.ts";
@@ -50,6 +51,8 @@ export type MembershipOptions = Pick<
   readonly address: Address;
   readonly label: string;
   readonly startTimeoutMs: number;
+  /** Calls to a server that another process goes on for last as long as these (LinkMonitor.A7). */
+  readonly waits?: OpenWaits;
   /** Unique to this process; random when left out. */
   readonly token?: string;
 };

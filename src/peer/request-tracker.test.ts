@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { WeighbridgeError } from "../base/errors.ts";
+import { OpenWaits } from "../base/open-waits.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { throwsCode } from "../testing/throws-code.ts";
 import { RequestTracker, TrackedRequest } from "./request-tracker.ts";
@@ -10,7 +11,7 @@ import { RequestTracker, TrackedRequest } from "./request-tracker.ts";
 const failure = (name: string): WeighbridgeError => new WeighbridgeError("NODE_DEAD", name);
 function opened(count: number) {
   const clock = new SimClock();
-  const tracker = new RequestTracker(clock);
+  const tracker = new RequestTracker(new OpenWaits(clock));
   const requests = Array.from({ length: count }, () => new TrackedRequest());
   const numbers = requests.map((request) => tracker.open(request));
   const settle = (number: number, error?: WeighbridgeError): void => tracker.settle(number, requests[number] as TrackedRequest, error);

@@ -10,9 +10,9 @@
 //   RequestTracker.T4. At most ENDED_MAX ended requests are kept behind an open one: beyond that the open one becomes a
 //       straggler.
 
-import type { Clock } from "../base/clock.ts";
-import { type WaitOptions, waitFor } from "../base/deferred.ts";
+import type { WaitOptions } from "../base/deferred.ts";
 import { badArgument, WeighbridgeError } from "../base/errors.ts";
+import type { OpenWaits } from "../base/open-waits.ts";
 import { RingQueue } from "../base/ring-queue.ts";
 
 /** As many as may wait for one node (queuedMax): all of them fail together when it dies. */
@@ -28,7 +28,7 @@ export class TrackedRequest {
 }
 
 export class RequestTracker {
-  readonly #clock: Clock;
+  readonly #waits: OpenWaits;
   /** How long a wait without a deadline lasts; undefined: until the end. */
   readonly #timeoutMs: number | undefined;
   /** The requests from `#oldest` up to the next number: a ring of 2^n slots, in which a request is at its number. */
@@ -45,8 +45,8 @@ export class RequestTracker {
   /** The highest number whose failure was dropped (RequestTracker.T3). */
   #forgottenThrough = -1;
 
-  constructor(clock: Clock, timeoutMs?: number) {
-    this.#clock = clock;
+  constructor(waits: OpenWaits, timeoutMs?: number) {
+    this.#waits = waits;
     this.#timeoutMs = timeoutMs;
   }
 
@@ -88,7 +88,7 @@ export class RequestTracker {
       const { promise } = request.waiting;
       const { deadlineMs = this.#timeoutMs, signal } = options;
       if (deadlineMs === undefined && signal === undefined) await promise;
-      else await waitFor(promise, `request ${timestamp}`, this.#clock, { deadlineMs, signal });
+      else await this.#waits.wait(promise, `request ${timestamp}`, { deadlineMs, signal });
       return;
     }
     const failure = request === undefined ? this.#failureOf(timestamp) : request.error; // RequestTracker.T2

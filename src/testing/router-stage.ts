@@ -5,6 +5,7 @@ import { embeddingSpec, tensorSpec } from "../api/parameter-options.ts";
 import { assert } from "../base/assert.ts";
 import { bytesOf, joinBytes } from "../base/bytes.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { OpenWaits } from "../base/open-waits.ts";
 import { sspSync } from "../contracts/beside-parameters.ts";
 import { clockAdvance } from "../contracts/clocks.ts";
 import type { Contract } from "../contracts/contract.ts";
@@ -120,6 +121,7 @@ export class RouterStage {
       },
       clock: this.clock,
       startTimeoutMs: START_TIMEOUT_MS,
+      waits: new OpenWaits(clock),
     });
     this.#nodes = servers.map((rank) => ({
       ...{ node: idOf("server", rank), role: "server" as const, rank, address: "", label: "" },

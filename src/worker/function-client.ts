@@ -2,7 +2,7 @@
 // whose error says what the call waits for. The router finds the servers and sends (router.ts); requests that are made
 // again and again go to it directly.
 
-import { checkWait, Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
+import { checkWait, Deferred, type WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { parameterState } from "../contracts/parameters.ts";
@@ -76,7 +76,7 @@ export class FunctionClient {
   /** Waits for something that goes on even when nobody waits for it any more. */
   async wait<T>(promise: Promise<T>, what: string, { subject, ...wait }: CallWait): Promise<T> {
     try {
-      return await waitFor(promise, what, this.router.clock, wait);
+      return await this.router.waits.wait(promise, what, wait);
     } catch (thrown) {
       throw await this.explained(thrown, subject, wait);
     }
@@ -181,7 +181,7 @@ export class FunctionClient {
     if (requests.length === 0) return;
     const { subject, ...wait } = options;
     const { left, done } = this.router.send(requests, subject);
-    if (left !== undefined) await waitFor(left, "room in the queues to the servers", this.router.clock, wait);
+    if (left !== undefined) await this.router.waits.wait(left, "room in the queues to the servers", wait);
     await this.wait(done, what, options);
   }
 }

@@ -25,6 +25,7 @@
 
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { badArgument, showValue, type WeighbridgeError } from "../base/errors.ts";
+import type { OpenWaits } from "../base/open-waits.ts";
 import type { Membership } from "../cluster/membership.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { Placements } from "../keys/placement-of.ts";
@@ -55,7 +56,10 @@ export type RequestOwner = {
   crossed(request: AnyRequest): void;
 };
 
-export type RouterOptions = DirectoryOptions & { readonly membership: Pick<Membership, "onPlacement" | "adoptPlacement"> };
+export type RouterOptions = DirectoryOptions & {
+  readonly waits: OpenWaits;
+  readonly membership: Pick<Membership, "onPlacement" | "adoptPlacement">;
+};
 
 /** The numbers of calls begin again after so many. */
 const NUMBERS = 2 ** 32;
@@ -68,6 +72,8 @@ export class Router extends ServerDirectory {
   /** Payload bytes by the function's name; undefined while nobody records. */
   loads: Map<string, FunctionLoad> | undefined;
   // Plain fields, because every request looks at them or counts there: this file and kv-routes.ts change them.
+  /** Of callers for their requests: what they wait for outlives a server that another process goes on for. */
+  readonly waits: OpenWaits;
   /** How many requests were sent; the order of what is cut again. */
   order = 0;
   /** Updates that are neither answered nor refused. */
@@ -90,6 +96,7 @@ export class Router extends ServerDirectory {
   constructor(options: RouterOptions) {
     super(options);
     this.#membership = options.membership;
+    this.waits = options.waits;
     this.clockMessages = new ClockMessages(this, options.clock);
     options.membership.onPlacement((placement) => this.adopt(placement));
   }

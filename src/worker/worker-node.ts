@@ -45,11 +45,11 @@ export class WorkerNode extends MemberNode {
   }
 
   protected registering(membership: Membership): void {
-    const { peer, clock, log, startTimeoutMs } = this;
+    const { peer, clock, log, startTimeoutMs, waits } = this;
     const { meshAddress: listenAddress = "", advertise = (bound) => bound, sessions, functions = [] } = this.#options;
     const ground = { peer, membership, clock, log, listenAddress, advertise };
     const services = sessions && ((own: Pick<ServicesGround, "router">) => sessions({ ...ground, ...own }));
-    this.#worker = new Worker({ peer, membership, clock, startTimeoutMs, sessions: services });
+    this.#worker = new Worker({ peer, membership, clock, startTimeoutMs, waits, sessions: services });
     for (const fn of functions) if (fn.handle !== undefined) this.#worker.serve(fn);
   }
 

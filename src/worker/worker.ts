@@ -11,6 +11,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import { badArgument, showValue } from "../base/errors.ts";
+import type { OpenWaits } from "../base/open-waits.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { checkSender } from "../cluster/scheduler-calls.ts";
 import { PREPARE } from "../contracts/control.ts";
@@ -29,6 +30,7 @@ export type WorkerOptions = {
   readonly membership: Membership;
   readonly clock: Clock;
   readonly startTimeoutMs: number;
+  readonly waits: OpenWaits;
   /** Makes what sessions stand on; left out, none can be opened. */
   readonly sessions?: ((ground: Pick<ServicesGround, "router">) => WorkerServices) | undefined;
 };

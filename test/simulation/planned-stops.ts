@@ -3,6 +3,7 @@
 
 import { Session } from "../../src/api/session.ts";
 import type { Clock } from "../../src/base/clock.ts";
+import type { WaitOptions } from "../../src/base/deferred.ts";
 import type { Log } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
 import type { PsFunction } from "../../src/contracts/ps-function.ts";
@@ -82,11 +83,11 @@ export class StopStage implements AsyncDisposable {
   }
 
   /** Pushes to a row, and rejects unless the server then has all pushes, each once. */
-  async push(): Promise<void> {
-    const rows = await this.session.embedding("rows", { dim: 4, optimizer: { type: "sum" } }, DEADLINE);
+  async push(wait: WaitOptions = DEADLINE): Promise<void> {
+    const rows = await this.session.embedding("rows", { dim: 4, optimizer: { type: "sum" } }, wait);
     const pushed = ++this.#pushed;
-    await rows.push([1, pushed + 1], new Float32Array(8).fill(1), DEADLINE);
-    const [sum] = await rows.pull([1], undefined, DEADLINE);
+    await rows.push([1, pushed + 1], new Float32Array(8).fill(1), wait);
+    const [sum] = await rows.pull([1], undefined, wait);
     if (sum !== pushed) throw new Error(`${pushed} pushes came to ${sum}`);
   }
 

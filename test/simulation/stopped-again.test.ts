@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sleep } from "../../src/base/deferred.ts";
+import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import { StopStage } from "./planned-stops.ts";
 
@@ -48,3 +49,18 @@ for (const awayMs of [0, 300, 2_000, 8_000]) {
     assert.equal(stage.isLost, false);
   });
 }
+
+test("a call waits for the next process of its server up to its own deadline, also one that is longer than the start timeout; without a deadline it ends (LinkMonitor.A7)", async () => {
+  await using stage = await new StopStage({ startTimeoutMs: 5_000 }).open();
+  const { cluster } = stage;
+  await cluster.run(stage.push());
+  await cluster.run(stage.stop());
+  const patient = stage.push({ deadlineMs: 100_000 });
+  await cluster.clock.advance(60_000);
+  await cluster.run(stage.start());
+  await cluster.run(patient);
+  await cluster.run(stage.stop());
+  const endless = cluster.run(assert.rejects(stage.push({}), (thrown) => isWeighbridgeError(thrown, "LINK_LOST")));
+  await endless;
+  await cluster.run(stage.start());
+});

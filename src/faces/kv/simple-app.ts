@@ -39,7 +39,7 @@ export class Customer {
     this.office = office;
     this.appId = appId;
     this.customerId = customerId;
-    this.tracker = new RequestTracker(office.clock, office.node.requestTimeoutMs);
+    this.tracker = new RequestTracker(office.node.waits, office.node.requestTimeoutMs);
   }
 
   /** Opens a request that ends after `expectedCount` responses. Returns its timestamp. */

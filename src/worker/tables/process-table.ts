@@ -20,7 +20,7 @@
 //   ProcessTable.P5. A read of a row that has no room for what this process has added fails as the row type says:
 //       the row is not kept. An oplog or a book is handed over to its end, whatever of it does not fit.
 
-import { type WaitOptions, waitFor } from "../../base/deferred.ts";
+import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
@@ -219,7 +219,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       () => {}, // the waiting threads get it
     );
     try {
-      return await waitFor(reading, `row ${rowId} of ${this.name}`, functions.router.clock, wait);
+      return await functions.router.waits.wait(reading, `row ${rowId} of ${this.name}`, wait);
     } catch (thrown) {
       isOver = true;
       throw await functions.explained(thrown, handle, wait);
