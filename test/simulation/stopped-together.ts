@@ -23,6 +23,8 @@ const SPREAD_MS = 30;
 /** A stop that takes longer than this hangs. */
 const STOP_MS_MAX = 20_000;
 const RESTART_MS = 40;
+/** What a disk may take before the state can be written. */
+const DISK_MS = 400;
 /** So many events after the end of the first one, the other one has heard of it. */
 const EVENTS_AFTER = 100;
 
@@ -31,6 +33,7 @@ export type TogetherOptions = {
   readonly serverCount?: number;
   /** False: without a checkpoint directory. */
   readonly hasDirectory?: boolean;
+  readonly fillBytes?: number;
 };
 
 export class TogetherStage implements AsyncDisposable {
@@ -48,7 +51,7 @@ export class TogetherStage implements AsyncDisposable {
   #pushed = 0;
   #isEnough = false;
 
-  constructor({ seed, serverCount = 1, hasDirectory = true }: TogetherOptions) {
+  constructor({ seed, serverCount = 1, hasDirectory = true, fillBytes = 200 }: TogetherOptions) {
     this.random = new Random(seed);
     this.#disk = new SimDisk(this.random, "/stopped");
     this.#serverCount = serverCount;
@@ -66,8 +69,8 @@ export class TogetherStage implements AsyncDisposable {
         if (node === SCHEDULER_ID) return { store: this.#nextStore() };
         if (roleOf(node) === "worker") return {};
         const found = this.#areNext && roleOf(node) === "server" ? this.#logOf(rankOf(node)) : undefined;
-        const stops = hasDirectory ? { logOf: async (rank: number) => this.#logOf(rank), found } : undefined;
-        return { stops, fillBytes: 200, digestEntries: 7 };
+        const stops = hasDirectory ? { logOf: (rank: number) => this.#slowLogOf(rank), found } : undefined;
+        return { stops, fillBytes, digestEntries: 7 };
       },
     });
   }
@@ -131,6 +134,13 @@ export class TogetherStage implements AsyncDisposable {
     }
   }
 
+  /** The next process of this rank comes. */
+  async start(server: number): Promise<void> {
+    this.#areNext = true;
+    await this.cluster.run(this.cluster.startNode(server));
+    this.#areNext = false;
+  }
+
   /** The next processes of all ranks come: pushes go on, and each rank has two copies again. */
   async startAgain(): Promise<void> {
     const { cluster } = this;
@@ -162,6 +172,12 @@ export class TogetherStage implements AsyncDisposable {
   #nextStore(): SimStore {
     this.#store = new SimStore(this.#records, (written) => void this.cluster.clock.after(this.random.below(4), written));
     return this.#store;
+  }
+
+  /** As where something old has to be removed first. */
+  async #slowLogOf(rank: number): Promise<SegmentLog> {
+    await new Promise<void>((resolve) => void this.cluster.clock.after(this.random.below(DISK_MS), resolve));
+    return this.#logOf(rank);
   }
 
   #logOf(rank: number): SegmentLog {
@@ -214,6 +230,37 @@ export async function stopTogether({ dies = false, areFilling = false, ...option
   await stage.stopped(Promise.all(stops));
   await stage.startAgain();
   await stage.end();
+}
+
+/**
+ * The standby is stopped, and another one comes at once; meanwhile the head is stopped. It hands over to the new one,
+ * if that has everything by then, or saves, and fills nobody any more. Returns which.
+ */
+export async function stopWhileReplaced(seed: number): Promise<"handed over" | "saved"> {
+  await using stage = await new TogetherStage({ seed, fillBytes: 100_000 }).open();
+  const { cluster, random } = stage;
+  const [head, standby] = [idOf("server", 0), idOf("standby", 0)];
+  const pause = async (msMax: number): Promise<void> =>
+    await new Promise<void>((resolve) => void cluster.clock.after(random.below(msMax * 8) / 8, resolve));
+  const left = stage.stop(standby);
+  const replaced = left.then(async () => {
+    await pause(4);
+    await cluster.startNode(standby);
+  });
+  const stopHead = async (): Promise<void> => {
+    await pause(40);
+    await stage.stop(head);
+  };
+  await cluster.run(Promise.all([left, stopHead()]));
+  const { state, returns, incarnation } = stage.entry(head) ?? {};
+  const isAwaited = state === "dead" && returns === true;
+  if (isAwaited) await stage.start(head);
+  else assert.deepEqual([state, incarnation], ["alive", 2], stage.said.join("; "));
+  await cluster.run(replaced);
+  await stage.goOn();
+  if (!isAwaited) cluster.takenOver(0);
+  await stage.end();
+  return isAwaited ? "saved" : "handed over";
 }
 
 /**
