@@ -34,6 +34,8 @@ import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
 const ARENA_BYTES = 3 * 2 ** 30;
 /** How long a server that comes back, and is to leave, waits for the scheduler's answer and for its own beginning. */
 const COMEBACK_MS = 10_000;
+/** How long a server that is to save its state waits for parts that come or go. */
+const SETTLE_MS = 10_000;
 
 export type ServerNodeOptions = MemberOptions & {
   readonly arenaBytesMax?: number | undefined;
@@ -123,8 +125,8 @@ export class ServerNode extends MemberNode {
     this.#chain = this.server.replica === undefined ? undefined : new ChainMember(this, this.server.replica);
     this.#durable = durable;
     if (stops !== undefined && durable === undefined && this.server.replica !== undefined) {
-      const problem = (): string => this.server.stopProblem;
-      this.#stop = new PlannedStop({ ...stops, log, replica: this.server.replica, plugIns: plugIns ?? [], problem });
+      const saved = { replica: this.server.replica, problem: () => this.server.stopProblem, settled: () => this.#settled() };
+      this.#stop = new PlannedStop({ ...stops, ...saved, log, plugIns: plugIns ?? [] });
     }
     if (durable !== undefined) durable.onFailed = (error) => this.#diskFailed(error);
     const { ownership, parameters, groups, departure, checkpoints } = this.server;
@@ -177,6 +179,17 @@ export class ServerNode extends MemberNode {
     this.server.replica?.close(); // nothing more is acknowledged
     await this.#durable?.close();
     await this.#stop?.close();
+  }
+
+  /** Waits until parts that come or go have settled, SETTLE_MS at most. */
+  async #settled(): Promise<void> {
+    const { ownership } = this.server;
+    if (!ownership.isSettling) return;
+    const settled = new Deferred<void>();
+    ownership.onChange(() => {
+      if (!ownership.isSettling) settled.resolve();
+    });
+    await Promise.race([settled.promise, sleep(this.clock, SETTLE_MS)]);
   }
 
   /** Nobody takes over: leaves the state for the next process of the rank, or says that it is lost. */

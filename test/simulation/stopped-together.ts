@@ -25,6 +25,8 @@ const STOP_MS_MAX = 20_000;
 const RESTART_MS = 40;
 /** What a disk may take before the state can be written. */
 const DISK_MS = 400;
+/** In a move of this length they are stopped. */
+const MOVE_MS = 200;
 /** So many events after the end of the first one, the other one has heard of it. */
 const EVENTS_AFTER = 100;
 
@@ -261,6 +263,28 @@ export async function stopWhileReplaced(seed: number): Promise<"handed over" | "
   if (!isAwaited) cluster.takenOver(0);
   await stage.end();
   return isAwaited ? "saved" : "handed over";
+}
+
+/**
+ * Both copies of a rank are stopped while parts move from another server to it. Whether the move is made or taken back,
+ * one of the two waits until parts have settled, and saves.
+ */
+export async function stopWhileMoving(seed: number): Promise<void> {
+  await using stage = await new TogetherStage({ seed, serverCount: 3 }).open();
+  const { cluster, random } = stage;
+  const [head, standby] = [idOf("server", 1), idOf("standby", 1)];
+  const moving = cluster.scheduler.scheduler?.moveTo([0, 1]).catch(() => {}); // it may be taken back
+  const stop = async (node: number): Promise<void> => {
+    await new Promise<void>((resolve) => void cluster.clock.after(random.below(MOVE_MS), resolve));
+    await stage.stop(node);
+  };
+  await cluster.run(Promise.all([stop(head), stop(standby)]));
+  assert.equal(stage.entry(head)?.returns, true, stage.said.join("; "));
+  await stage.start(head);
+  await stage.goOn();
+  await cluster.run(Promise.all([moving, cluster.startNode(standby)]));
+  await stage.goOn();
+  await stage.end();
 }
 
 /**

@@ -40,6 +40,8 @@ export type PlannedStopOptions = PlannedStopFiles & {
   readonly plugIns: readonly PlugInModule[];
   /** What beside plug-ins keeps the state from being saved now; "": nothing. */
   readonly problem: () => string;
+  /** Resolves when no parts come or go, or that has taken too long: until then the state cannot be saved. */
+  readonly settled: () => Promise<void>;
 };
 
 export class PlannedStop {
@@ -73,13 +75,14 @@ export class PlannedStop {
    * Leaves the state of this server for the next process. Never throws: what went wrong is logged, and nothing is left.
    */
   async save(identity: ServerIdentity, rank: number): Promise<void> {
-    const { log, replica, logOf } = this.#options;
+    const { log, replica, logOf, settled } = this.#options;
     if (this.#saved !== undefined || !hasWorkers(identity.roster)) return;
     let durable: DurableLog | undefined;
     try {
+      await settled();
       this.#checkRepeatable();
       durable = await logOf(rank);
-      await replica.leave(durable, identity, () => this.#checkRepeatable());
+      await replica.leave(durable, identity, { settled, check: () => this.#checkRepeatable() });
       this.#saved = durable; // PlannedStop.P1
       log.info("the state is saved for the next process of this rank", { entries: replica.log.position });
     } catch (thrown) {

@@ -75,6 +75,9 @@ export type ReplicaOptions = ReplicaLogOptions & {
   readonly isForStops?: boolean | undefined;
 };
 
+/** When the state may be saved for another process. */
+export type LeaveChecks = { readonly settled: () => Promise<void>; readonly check: () => void };
+
 /** Our functions, and those of users. */
 export type ServedContracts = { readonly ours: readonly Contract[]; readonly users: readonly Contract[] };
 
@@ -203,15 +206,16 @@ export class Replica {
   }
 
   /**
-   * Writes the state there, and from then on what changes it: resolves when output waits for it (Fill.F4). `check`
-   * throws if the state cannot be saved, in the turn in which that begins. Throws what it throws, and what the disk
-   * does; then the server is as it was.
+   * Writes the state there, once `settled` has resolved, and from then on what changes it: resolves when output waits
+   * for it (Fill.F4). `check` throws if the state cannot be saved, in the turn in which that begins. Throws what it
+   * throws, and what the disk does; then the server is as it was.
    */
-  async leave(left: DurableLog, identity: ServerIdentity, check: () => void): Promise<void> {
+  async leave(left: DurableLog, identity: ServerIdentity, { settled, check }: LeaveChecks): Promise<void> {
     this.isLeaving = true;
     this.endFill(); // of a standby that cannot be reached
     try {
       await left.open(() => {});
+      await settled();
       await new Promise<void>((filled, failed) => {
         const begin = (): void => {
           check();
