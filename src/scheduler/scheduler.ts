@@ -429,7 +429,9 @@ export class Scheduler {
         this.#services.died(decision.node);
         break;
       case "needed":
-        log.info("a server is to leave, and stays until it has saved what it alone has", { node: nameOf(decision.node) });
+        log.info("a server that is stopped stays until it has saved its state, which no other process has", {
+          node: nameOf(decision.node),
+        });
         break;
       case "promoted":
         log.warn("a standby takes over", { node: nameOf(decision.node), incarnation: decision.incarnation, label: decision.label });

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import { forSeeds } from "./seeds.ts";
-import { stopAtBoundary, stopTogether, TogetherStage } from "./stopped-together.ts";
+import { stopAtBoundary, stopCopiesWhileMoving, stopTogether, stopWhileReplaced, TogetherStage } from "./stopped-together.ts";
 
 const STRIDE = 11;
 
@@ -18,6 +18,16 @@ for (const [what, options] of [
   test(`${what}: one of each rank leaves all that was acknowledged, for 30 seeds (PlannedStop.P5)`, async () => {
     await forSeeds({ from: 1, count: 30 }, (seed) => stopTogether({ seed, ...options }));
   });
+
+test("a head that is stopped while another standby comes hands over to that, or saves and fills nobody, for 30 seeds (PlannedStop.P5)", async () => {
+  const outcomes = new Set<string>();
+  await forSeeds({ from: 1, count: 30 }, async (seed) => void outcomes.add(await stopWhileReplaced(seed)));
+  assert.equal(outcomes.size, 2);
+});
+
+test("both copies of a rank are stopped while parts move to it: one leaves all that was acknowledged, for 20 seeds (PlannedStop.P5)", async () => {
+  await forSeeds({ from: 1, count: 20 }, stopCopiesWhileMoving);
+});
 
 for (const first of ["head", "standby"] as const)
   test(`the ${first} is stopped, and the other copy at every ${STRIDE}th boundary of that (PlannedStop.P5)`, async () => {

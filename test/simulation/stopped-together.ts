@@ -7,12 +7,13 @@ import { setImmediate } from "node:timers/promises";
 import { Session } from "../../src/api/session.ts";
 import type { Log } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
-import { SegmentLog } from "../../src/node/durable/segment-log.ts";
+import type { SegmentLog } from "../../src/node/durable/segment-log.ts";
 import type { StateRecord } from "../../src/scheduler/scheduler-state.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, nameOf, rankOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import type { RosterEntry } from "../../src/wire/roster.ts";
 import { SETTLING } from "../support/settling.ts";
+import { stopLog } from "./planned-stops.ts";
 import { SimStore } from "./replicated-job.ts";
 import { SimDisk } from "./sim-disk.ts";
 
@@ -23,6 +24,10 @@ const SPREAD_MS = 30;
 /** A stop that takes longer than this hangs. */
 const STOP_MS_MAX = 20_000;
 const RESTART_MS = 40;
+/** What a disk may take before the state can be written. */
+const DISK_MS = 400;
+/** In a move of this length they are stopped. */
+const MOVE_MS = 200;
 /** So many events after the end of the first one, the other one has heard of it. */
 const EVENTS_AFTER = 100;
 
@@ -31,6 +36,7 @@ export type TogetherOptions = {
   readonly serverCount?: number;
   /** False: without a checkpoint directory. */
   readonly hasDirectory?: boolean;
+  readonly fillBytes?: number;
 };
 
 export class TogetherStage implements AsyncDisposable {
@@ -48,7 +54,7 @@ export class TogetherStage implements AsyncDisposable {
   #pushed = 0;
   #isEnough = false;
 
-  constructor({ seed, serverCount = 1, hasDirectory = true }: TogetherOptions) {
+  constructor({ seed, serverCount = 1, hasDirectory = true, fillBytes = 200 }: TogetherOptions) {
     this.random = new Random(seed);
     this.#disk = new SimDisk(this.random, "/stopped");
     this.#serverCount = serverCount;
@@ -66,8 +72,8 @@ export class TogetherStage implements AsyncDisposable {
         if (node === SCHEDULER_ID) return { store: this.#nextStore() };
         if (roleOf(node) === "worker") return {};
         const found = this.#areNext && roleOf(node) === "server" ? this.#logOf(rankOf(node)) : undefined;
-        const stops = hasDirectory ? { logOf: async (rank: number) => this.#logOf(rank), found } : undefined;
-        return { stops, fillBytes: 200, digestEntries: 7 };
+        const stops = hasDirectory ? { logOf: (rank: number) => this.#slowLogOf(rank), found } : undefined;
+        return { stops, fillBytes, digestEntries: 7 };
       },
     });
   }
@@ -131,6 +137,13 @@ export class TogetherStage implements AsyncDisposable {
     }
   }
 
+  /** The next process of this rank comes. */
+  async start(server: number): Promise<void> {
+    this.#areNext = true;
+    await this.cluster.run(this.cluster.startNode(server));
+    this.#areNext = false;
+  }
+
   /** The next processes of all ranks come: pushes go on, and each rank has two copies again. */
   async startAgain(): Promise<void> {
     const { cluster } = this;
@@ -164,12 +177,14 @@ export class TogetherStage implements AsyncDisposable {
     return this.#store;
   }
 
+  /** As where something old has to be removed first. */
+  async #slowLogOf(rank: number): Promise<SegmentLog> {
+    await new Promise<void>((resolve) => void this.cluster.clock.after(this.random.below(DISK_MS), resolve));
+    return this.#logOf(rank);
+  }
+
   #logOf(rank: number): SegmentLog {
-    const { clock } = this.cluster;
-    const { layer } = this.#disk.mount(clock, 1);
-    const self = { id: String(this.random.below(2 ** 30)), host: "sim", pid: 1, startedAt: "" };
-    const directory = `/stopped/server-${rank}`;
-    return new SegmentLog({ directory, clock, log: this.#log(), layer, self, isGone: () => true, segmentBytes: 4096 });
+    return stopLog({ disk: this.#disk, random: this.random, clock: this.cluster.clock, log: this.#log(), rank });
   }
 
   #log(): Log {
@@ -213,6 +228,59 @@ export async function stopTogether({ dies = false, areFilling = false, ...option
   if (dies) stops.push(later(() => stage.killScheduler()));
   await stage.stopped(Promise.all(stops));
   await stage.startAgain();
+  await stage.end();
+}
+
+/**
+ * The standby is stopped, and another one comes at once; meanwhile the head is stopped. It hands over to the new one,
+ * if that has everything by then, or saves, and fills nobody any more. Returns which.
+ */
+export async function stopWhileReplaced(seed: number): Promise<"handed over" | "saved"> {
+  await using stage = await new TogetherStage({ seed, fillBytes: 100_000 }).open();
+  const { cluster, random } = stage;
+  const [head, standby] = [idOf("server", 0), idOf("standby", 0)];
+  const pause = async (msMax: number): Promise<void> =>
+    await new Promise<void>((resolve) => void cluster.clock.after(random.below(msMax * 8) / 8, resolve));
+  const left = stage.stop(standby);
+  const replaced = left.then(async () => {
+    await pause(4);
+    await cluster.startNode(standby);
+  });
+  const stopHead = async (): Promise<void> => {
+    await pause(40);
+    await stage.stop(head);
+  };
+  await cluster.run(Promise.all([left, stopHead()]));
+  const { state, returns, incarnation } = stage.entry(head) ?? {};
+  const isAwaited = state === "dead" && returns === true;
+  if (isAwaited) await stage.start(head);
+  else assert.deepEqual([state, incarnation], ["alive", 2], stage.said.join("; "));
+  await cluster.run(replaced);
+  await stage.goOn();
+  if (!isAwaited) cluster.takenOver(0);
+  await stage.end();
+  return isAwaited ? "saved" : "handed over";
+}
+
+/**
+ * Both copies of a rank are stopped while parts move from another server to it. Whether the move is made or taken back,
+ * one of the two waits until parts have settled, and saves.
+ */
+export async function stopCopiesWhileMoving(seed: number): Promise<void> {
+  await using stage = await new TogetherStage({ seed, serverCount: 3 }).open();
+  const { cluster, random } = stage;
+  const [head, standby] = [idOf("server", 1), idOf("standby", 1)];
+  const moving = cluster.scheduler.scheduler?.moveTo([0, 1]).catch(() => {}); // it may be taken back
+  const stop = async (node: number): Promise<void> => {
+    await new Promise<void>((resolve) => void cluster.clock.after(random.below(MOVE_MS), resolve));
+    await stage.stop(node);
+  };
+  await cluster.run(Promise.all([stop(head), stop(standby)]));
+  assert.equal(stage.entry(head)?.returns, true, stage.said.join("; "));
+  await stage.start(head);
+  await stage.goOn();
+  await cluster.run(Promise.all([moving, cluster.startNode(standby)]));
+  await stage.goOn();
   await stage.end();
 }
 

@@ -26,7 +26,7 @@ import { runPlacementCrashes } from "../simulation/placement-crashes.ts";
 import { runAhead } from "../simulation/run-ahead.ts";
 import { runScalingReplicas, trainWhile } from "../simulation/scaling-replicas.ts";
 import { forSeeds } from "../simulation/seeds.ts";
-import { stopAtBoundary, stopTogether } from "../simulation/stopped-together.ts";
+import { stopAtBoundary, stopCopiesWhileMoving, stopTogether, stopWhileReplaced } from "../simulation/stopped-together.ts";
 import { runCalledWorkers, runCrashedCalls } from "../simulation/worker-functions.ts";
 
 const COUNT = Number(process.env.SOAK_SEEDS ?? 10_000);
@@ -86,6 +86,8 @@ test(`both copies of ranks are stopped together, and one leaves all they had, fo
   await forSeeds({ from: 28_000_000, count: Math.ceil(COUNT / 20) }, (seed) =>
     stopTogether({ seed, serverCount: 1 + (seed % 2), dies: seed % 3 === 0, areFilling: seed % 5 === 0 }),
   );
+  await forSeeds({ from: 30_000_000, count: Math.ceil(COUNT / 50) }, stopCopiesWhileMoving);
+  await forSeeds({ from: 29_000_000, count: Math.ceil(COUNT / 20) }, async (seed) => void (await stopWhileReplaced(seed)));
 });
 
 test("one copy of a rank is stopped, and the other at every boundary between two events of that", async () => {

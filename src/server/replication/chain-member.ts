@@ -2,8 +2,7 @@
 // (docs/decisions/0060). Not what is repeated (log-repeater.ts), nor who decides (scheduler/chains.ts).
 //
 //   head      dials its standby and sends it the log, until the roster says that there is none; fills one that comes
-//             later, and reports when it has everything; while it leaves its state on a disk (planned-stop.ts), it
-//             fills nobody
+//             later, and reports when it has everything; once it is stopped (planned-stop.ts), it fills nobody
 //   standby   refuses workers, until the roster has its own token on the rank of its head: then it is the head; leaves
 //             when its head is gone before it has everything
 //
