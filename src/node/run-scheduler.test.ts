@@ -63,6 +63,19 @@ test("tells that a standby took over, or was given up", () => {
   assert.deepEqual(after(promoted, { ...next, state: "left" }), ["server 0 goes on without its standby"]);
 });
 
+test("at the end of a job a standby has left, and no server goes on without it", () => {
+  const standby = { ...entry("standby", "alive"), address: "tcp://h:2", label: "other", token: "t" };
+  const changes = (): RosterChanges => {
+    const begun = new RosterChanges({ serverCount: 1, workerCount: 1, replicas: 2 });
+    begun.since({ version: 1, nodes: [entry("server", "alive"), standby, entry("worker", "alive")] });
+    return begun;
+  };
+  const nodes = (worker: NodeState): RosterEntry[] => [entry("server", "alive"), { ...standby, state: "left" }, entry("worker", worker)];
+  assert.deepEqual(changes().since({ version: 2, nodes: nodes("alive") }), ["server 0 goes on without its standby"]);
+  assert.deepEqual(changes().since({ version: 2, nodes: nodes("left") }), ["standby 0 has left", "worker 0 has left"]);
+  assert.deepEqual(changes().since({ version: 2, nodes: nodes("alive"), isEnding: true }), ["standby 0 has left"]);
+});
+
 test("of a rank that comes and leaves, both processes are told of, and no slot that nobody has had", () => {
   const changes = new RosterChanges({ serverCount: 1, workerCount: 0, replicas: 2 });
   const after = (...nodes: RosterEntry[]) => changes.since({ version: 1, nodes });

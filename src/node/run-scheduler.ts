@@ -3,8 +3,9 @@
 
 import { isWeighbridgeError } from "../base/errors.ts";
 import type { ClusterNode } from "../cluster/cluster-node.ts";
+import type { ScheduledRoster } from "../scheduler/scheduler-options.ts";
 import { nameOf } from "../wire/node-id.ts";
-import type { RosterEntry, RosterView } from "../wire/roster.ts";
+import type { RosterEntry } from "../wire/roster.ts";
 import { schedulerAddress } from "./config/node-addresses.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { startRole } from "./start-role.ts";
@@ -47,13 +48,14 @@ export class RosterChanges {
   }
 
   /** What has changed since the roster before, as sentences. */
-  since({ nodes }: RosterView): string[] {
+  since({ nodes, isEnding = false }: ScheduledRoster): string[] {
     const sentences: string[] = [];
+    const isOver = isEnding || isDone(nodes);
     for (const entry of nodes.filter(({ incarnation }) => incarnation > 0)) {
       // others are slots that nobody has had yet
       const before = this.#known.get(entry.node);
       this.#known.set(entry.node, entry);
-      const sentence = entry.role === "standby" ? standbyChange(before, entry, nodes) : change(before, entry);
+      const sentence = entry.role === "standby" && !isOver ? standbyChange(before, entry, nodes) : change(before, entry);
       if (sentence !== undefined) sentences.push(sentence);
     }
     const ids = new Set(nodes.map(({ node }) => node));
@@ -75,6 +77,12 @@ export function countsText({ serverCount, workerCount, replicas = 1 }: Counts): 
   return [plural(serverCount, "server"), ...(standbys === 0 ? [] : [plural(standbys, "standby")]), plural(workerCount, "worker")].join(
     ", ",
   );
+}
+
+/** Whether no worker is at work any more, and one has left by itself. */
+function isDone(nodes: readonly RosterEntry[]): boolean {
+  const states = new Set(nodes.filter(({ role }) => role === "worker").map(({ state }) => state));
+  return states.has("left") && !states.has("alive");
 }
 
 /** A standby whose slot is free has taken over, or was given up. */

@@ -304,7 +304,7 @@ export class Roster<T> {
     }
     const slot = this.#holder(node, incarnation);
     slot.returns = returns;
-    if (failure === undefined && !this.#isOver && (returns || this.#chains.hasSuccessor(slot)))
+    if (failure === undefined && !this.isOver && (returns || this.#chains.hasSuccessor(slot)))
       return this.#conclude(this.#gone(slot, nowMs), nowMs);
     this.#chains.left(slot);
     const isNew = incarnation === 1 && (slot.role === "worker" || this.#slots.placement?.servers.includes(slot.rank) !== false);
@@ -313,7 +313,7 @@ export class Roster<T> {
   }
 
   /** Whether nobody works any more: a server that leaves then need not hand over. */
-  get #isOver(): boolean {
+  get isOver(): boolean {
     const workers = this.#slots.all().filter(({ role }) => role === "worker");
     return this.#isEnding || (workers.length > 0 && workers.every(({ state }) => state === "left"));
   }

@@ -45,7 +45,7 @@ import type { Decision } from "./roster-decision.ts";
 import { RosterPush } from "./roster-push.ts";
 import type { Scaling } from "./scaling.ts";
 import { ScalingService } from "./scaling-service.ts";
-import type { SchedulerOptions } from "./scheduler-options.ts";
+import type { ScheduledRoster, SchedulerOptions } from "./scheduler-options.ts";
 import { SchedulerServices, serveDurably } from "./scheduler-services.ts";
 import type { SchedulerState } from "./scheduler-state.ts";
 import { schedulerStatus } from "./scheduler-status.ts";
@@ -81,7 +81,7 @@ export class Scheduler {
   readonly #tools: Tools;
   readonly #probe: HeadProbe<PendingRegistration>;
   readonly #ownBarriers: BarrierClient;
-  readonly #rosterListeners = new Set<(roster: RosterView) => void>();
+  readonly #rosterListeners = new Set<(roster: ScheduledRoster) => void>();
   readonly #failedListeners = new Set<(error: WeighbridgeError) => void>();
   /** Once the job failed: why, and who knows. */
   #failure: { readonly error: WeighbridgeError; readonly notice: FailureNotice } | undefined;
@@ -232,7 +232,7 @@ export class Scheduler {
   }
 
   /** Calls `listener` with every newer roster. Returns the function that stops it. */
-  onRoster(listener: (roster: RosterView) => void): () => void {
+  onRoster(listener: (roster: ScheduledRoster) => void): () => void {
     this.#rosterListeners.add(listener);
     return () => this.#rosterListeners.delete(listener);
   }
@@ -520,7 +520,7 @@ export class Scheduler {
   }
 
   #notifyRosterListeners(): void {
-    const view = this.#roster.view();
+    const view = { ...this.#roster.view(), ...(this.#roster.isOver ? { isEnding: true } : {}) };
     this.#journal.told(() => {
       for (const listener of [...this.#rosterListeners]) listener(view);
     });
