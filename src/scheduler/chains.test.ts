@@ -167,6 +167,19 @@ test("a head that leaves hands over, unless the whole job ends", () => {
   assert.equal(entryOf(done, HEAD).state, "left", "no worker is left to serve");
 });
 
+test("nobody takes over from a head that is gone once the job ends (Chains.C4)", () => {
+  const stage = replicated();
+  stage.roster.ending(0);
+  stage.linkDown(HEAD);
+  assert.equal(stage.roster.lostHead(HEAD, 1), undefined);
+  assert.deepEqual(stage.tick(1000), []);
+  assert.deepEqual([entryOf(stage, HEAD).state, entryOf(stage, HEAD).incarnation], ["alive", 1]);
+  stage.hearAllBut(HEAD);
+  stage.heard(STANDBY);
+  stage.heard(idOf("standby", 1));
+  assert.deepEqual(stage.tick(5000), [`died ${HEAD}`, "publish"]);
+});
+
 test("a newcomer gets the slot of a standby that took over when that one has spoken as the head, and not before", () => {
   const stage = replicated();
   stage.register("s2", { rank: 0 });

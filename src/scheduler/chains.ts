@@ -17,6 +17,7 @@
 //       over.
 //   Chains.I6. The incarnation of a rank rises with every takeover: the head before is FENCED from then on.
 //   Chains.C3. Nobody takes over a rank that is retired (AddedServers.A3): it has no parts, and both copies leave.
+//   Chains.C4. Once the job ends nobody takes over: both processes of each rank are leaving, or are being ended.
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import { idOf } from "../wire/node-id.ts";
@@ -62,12 +63,18 @@ export class Chains {
   readonly #slots: RankSlots;
   readonly #heartbeatTimeoutMs: number;
   readonly #dateMs: (() => number) | undefined;
+  #isEnding = false;
 
   constructor({ journal, slots, heartbeatTimeoutMs, dateMs }: ChainsOptions) {
     this.#journal = journal;
     this.#slots = slots;
     this.#heartbeatTimeoutMs = heartbeatTimeoutMs;
     this.#dateMs = dateMs;
+  }
+
+  /** The job ends (Chains.C4). */
+  ending(): void {
+    this.#isEnding = true;
   }
 
   /** All nodes have come: heads and standbys are empty, so that each standby has what its head has. */
@@ -200,9 +207,9 @@ export class Chains {
     this.#journal.write({ kind: "chain", rank, since, standby, ...last, ...(promotedAtMs === undefined ? {} : { promotedAtMs }) });
   }
 
-  /** The standby that may take over this rank (Chains.I3, Chains.C3). */
+  /** The standby that may take over this rank (Chains.I3, Chains.C3, Chains.C4). */
   #standbyOf(rank: number): RankSlot | undefined {
-    if (this.#journal.state.scaling.retired.includes(rank)) return undefined;
+    if (this.#isEnding || this.#journal.state.scaling.retired.includes(rank)) return undefined;
     const standby = this.#slots.get(idOf("standby", rank));
     return standby?.state === "alive" && this.#of(rank)?.standby === standby.incarnation ? standby : undefined;
   }

@@ -12,8 +12,8 @@
 //       server (AddedServers.A2) when the job is over.
 //   Roster.R3. After a restart the first node that resumes brings the job, the slots and their incarnations; nobody
 //       else's slot is reassigned before its holder had `heartbeatTimeoutMs` to resume as well.
-//   Roster.R4. Once everybody has passed the last barrier nobody who leaves is replaced, and a node that still waits
-//       for a slot when all have left is refused: it must not keep the job from ending.
+//   Roster.R4. Once everybody has passed the last barrier, or the launcher ends the job, nobody who leaves is replaced,
+//       and a node that still waits for a slot when all have left is refused: it must not keep the job from ending.
 //   Roster.R5. A state that was found is used when a node of its run resumes. It is set aside, with a message, and the
 //       job begins anew, when none has within `returnMs` and a whole cluster of new nodes is there, or when a node of
 //       another run resumes. Until then nobody gets a slot: nodes that are only cut off find their job as it was.
@@ -286,9 +286,10 @@ export class Roster<T> {
     return this.#conclude([], nowMs);
   }
 
-  /** Everybody has passed the last barrier (Roster.R4). */
+  /** Everybody has passed the last barrier, or the launcher ends all processes of the job (Roster.R4). */
   ending(nowMs: number): Decision<T>[] {
     this.#isEnding = true;
+    this.#chains.ending();
     return this.#conclude([], nowMs);
   }
 

@@ -277,7 +277,7 @@ export class Scheduler {
     return this.#scaling.report();
   }
 
-  /** Everybody has passed the last barrier: nobody comes any more, and all are leaving. */
+  /** Everybody has passed the last barrier, or the launcher ends the job: nobody comes or takes over any more. */
   ending(): void {
     this.#carryOut(this.#roster.ending(this.#clock.nowMs()));
   }

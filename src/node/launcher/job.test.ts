@@ -174,6 +174,22 @@ test("the others are told why the job ends before they are ended", async () => {
   assert.match(text, /told: b was ended by SIGKILL/);
 });
 
+test("the scheduler hears that the job is ended before others are: it lets nobody take over (Job.J5)", async () => {
+  const listens = `
+    const pipe = new (require("node:net").Socket)({ fd: 3 });
+    pipe.on("data", (line) => console.log("told: " + line));
+    console.log("up");`;
+  const scheduler: ProcessPlan = { ...processPlan("s", listens), role: "scheduler" };
+  const patient = `process.on("SIGINT", () => setTimeout(() => process.exit(0), 100)); ${WAIT}`;
+  const { job, up, processes } = start([scheduler, { ...processPlan("a", patient), role: "server" }]);
+  await up;
+  const told = new Promise((resolve) => processes[0]?.stdout.once("data", resolve));
+  job.interrupt("SIGINT");
+  assert.equal(String(await told), "told: ending:\n\n");
+  assert.ok(processes[1]?.isRunning);
+  assert.equal((await job.outcome).kind, "interrupted");
+});
+
 test("a process that still starts when the job fails reads the reason before it is ended, if it prints it (Job.J10)", async () => {
   const slow = `
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
