@@ -157,6 +157,31 @@ test("goes on without a process whose servers another one has, once the cluster 
   assert.deepEqual(lost, ["a"]);
 });
 
+test("of two processes with the same server, the one that says so is named as the standby, until it leads", async () => {
+  const reports = (line: string): string => `require("node:fs").writeSync(3, "${line}:\\n"); ${WAIT}`;
+  const takesOver = `process.on("SIGUSR2", () => { require("node:fs").writeSync(3, "head:\\n"); console.log("told"); }); ${reports("standby")}`;
+  const names: string[] = [];
+  for (const code of [reports("standby"), reports("head"), takesOver]) {
+    const { job, up, processes } = start([{ ...processPlan("server 0", code), role: "server" }]);
+    await up;
+    const [copy] = processes;
+    if (code === takesOver) {
+      const told = new Promise((resolve) => copy?.stdout.once("data", resolve));
+      copy?.signal("SIGUSR2");
+      await told;
+    }
+    copy?.signal("SIGKILL");
+    const outcome = await job.outcome;
+    assert.ok(outcome.kind === "failed");
+    names.push(endText(outcome.culprit).replace(String(copy?.pid), "PID"));
+  }
+  assert.deepEqual(names, [
+    "the standby of server 0 (process PID) was ended by SIGKILL",
+    "server 0 (process PID) was ended by SIGKILL",
+    "server 0 (process PID) was ended by SIGKILL",
+  ]);
+});
+
 test("the others are told why the job ends before they are ended", async () => {
   const listens = `
     const pipe = new (require("node:net").Socket)({ fd: 3 });

@@ -94,7 +94,7 @@ export type JobOptions = {
   /** Called for a process that failed, and whose servers another process has too (Job.J6). */
   readonly onCopyLost?: (end: ProcessEnd) => void;
   /** Called for a process that does not end by itself, before it is ended. */
-  readonly onGivenUp?: (plan: ProcessPlan, why: GivenUp) => void;
+  readonly onGivenUp?: (process: Pick<NodeProcess, "name">, why: GivenUp) => void;
   /** Brings processes back that failed (Job.J7). Left out, a failure ends the job. */
   readonly restart?: RestartRules | undefined;
   /** Called for a process that failed and will be started again after this long. */
@@ -350,7 +350,7 @@ export class Job {
     const { onGivenUp, deadGraceMs = DEAD_GRACE_MS } = this.#options;
     if (this.#givenUp.has(process.plan)) return;
     this.#givenUp.add(process.plan);
-    onGivenUp?.(process.plan, why);
+    onGivenUp?.(process, why);
     process.signal("SIGTERM");
     const timer = setTimeout(() => process.signal("SIGKILL"), deadGraceMs);
     process.ended.finally(() => clearTimeout(timer)).catch(() => {}); // It does not reject.

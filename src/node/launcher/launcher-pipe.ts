@@ -5,6 +5,7 @@
 //                       process; "lost:3": no process comes any more for a server that is waited for; and "ending:":
 //                       all processes of the job are being ended
 //   to the launcher     from every process that watches: "watching:" when it has begun to, and "exit:1" when it exits;
+//                       from one of the two processes of a server "standby:" or "head:", each time that changes;
 //                       from the scheduler's process: "complete:" when all nodes have joined, and all nodes that are
 //                       dead now: "dead:worker 1,worker 3", or "only-dead:…" when nobody else is at work; and the ranks
 //                       of the servers that there are to be, and of those that have parts: "servers:0,1,2/0,1"; and the
@@ -32,6 +33,9 @@ export const LOST_LINE = "lost:";
 /** All processes of the job are being ended: nobody has to take over. */
 export const ENDING_LINE = "ending:";
 export const COMPLETE_LINE = "complete:";
+/** Which of the two processes of a server this one is from now on. */
+export const COPY_LINES = { standby: "standby:", head: "head:" } as const;
+export type Copy = keyof typeof COPY_LINES;
 /** The process reads this pipe from now on. */
 export const WATCHING_LINE = "watching:";
 
@@ -86,6 +90,7 @@ export function parseDeadReport(line: string): DeadReport | undefined {
 const CHANNEL = "weighbridge:dead-nodes";
 const SERVERS_CHANNEL = "weighbridge:servers";
 const WORKERS_CHANNEL = "weighbridge:workers";
+const COPY_CHANNEL = "weighbridge:copy";
 const ENDING_CHANNEL = "weighbridge:job-ending";
 
 export type DeadNodes = {
@@ -115,6 +120,12 @@ export function publishServers(servers: ServersReport, lost: (rank: number) => v
 /** Publishes which workers there are to be, by rank. */
 export function publishWorkers(ranks: readonly number[]): void {
   channel(WORKERS_CHANNEL).publish(ranks);
+}
+
+/** Publishes which of the two processes of its server this one is, by the token that it registered with. */
+export function publishCopy({ nodes }: RosterView, token: string): void {
+  const own = nodes.find((entry) => entry.role !== "worker" && entry.state === "alive" && entry.token === token);
+  if (own !== undefined) channel(COPY_CHANNEL).publish((own.role === "standby" ? "standby" : "head") satisfies Copy);
 }
 
 /** Calls `listener` when the launcher ends all processes of the job. Returns the function that stops it. */
@@ -148,6 +159,11 @@ export function watchLauncher({ onReason = () => {}, onGone = endSoon }: Launche
     send(serversLine(servers));
   });
   subscribe(WORKERS_CHANNEL, (message) => send(`workers:${(message as readonly number[]).join(",")}`));
+  let copy: Copy | undefined;
+  subscribe(COPY_CHANNEL, (message) => {
+    if (message !== copy) send(COPY_LINES[message as Copy]); // published above
+    copy = message as Copy;
+  });
   pipe.on("error", () => {}); // A broken pipe also closes.
   pipe.on("close", onGone);
   pipe
