@@ -95,9 +95,10 @@ function standbyChange(before: RosterEntry | undefined, entry: RosterEntry, node
 }
 
 function change(before: RosterEntry | undefined, entry: RosterEntry): string | undefined {
-  const { node, state, incarnation, address, label, continues, returns = false } = entry;
+  const { node, state, incarnation, address, label, continues, returns = false, isPlanned = false } = entry;
   if (before !== undefined && before.state === state && before.incarnation === incarnation) return undefined;
   const name = nameOf(node);
+  if (state === "dead" && isPlanned) return `${name} was stopped, and is awaited`;
   if (state === "dead") return `${name} is dead${returns ? ", and is waited for" : ""}`;
   if (state === "left") return `${name} has left`;
   const where = `${address === "" ? "" : ` at ${address}`}${label === "" ? "" : ` (${label})`}`;
@@ -105,6 +106,7 @@ function change(before: RosterEntry | undefined, entry: RosterEntry): string | u
   if (before?.incarnation === incarnation) return `${name}${where} is heard of again`;
   const cameBack = returns || (before?.state === "dead" && before.returns === true);
   if (continues !== undefined && cameBack) return `${name} came back${where}, incarnation ${incarnation}`;
+  if (continues !== undefined && isPlanned) return `${name} handed over to its standby${where}, incarnation ${incarnation}`;
   if (continues !== undefined) return `the standby${where} is ${name} from now on, incarnation ${incarnation}`;
   return `${name}${where} took its place, incarnation ${incarnation}`;
 }

@@ -306,7 +306,7 @@ export class Roster<T> {
     const slot = this.#holder(node, incarnation);
     slot.returns = returns;
     if (failure === undefined && !this.isOver && (returns || this.#chains.hasSuccessor(slot)))
-      return this.#conclude(this.#gone(slot, nowMs), nowMs);
+      return this.#conclude(this.#gone(slot, nowMs, { isPlanned: true }), nowMs);
     this.#chains.left(slot);
     const isNew = incarnation === 1 && (slot.role === "worker" || this.#slots.placement?.servers.includes(slot.rank) !== false);
     if (failure !== undefined && isNew) return this.fail(cannotTakePart(holderOf(slot), failure));
@@ -341,10 +341,10 @@ export class Roster<T> {
     this.#guests.excuse(untilMs);
   }
 
-  #gone(slot: RankSlot, nowMs: number): Decision<T>[] {
-    const died = { kind: "died", node: slot.node } as const;
-    if (this.#chains.gone(slot, nowMs) !== "promoted") return [died];
-    return [died, { kind: "promoted", node: slot.node, incarnation: slot.incarnation, label: slot.label }];
+  #gone(slot: RankSlot, nowMs: number, how: { readonly isPlanned: boolean } = { isPlanned: false }): Decision<T>[] {
+    const died = { kind: "died", node: slot.node, ...how } as const;
+    if (this.#chains.gone(slot, nowMs, how) !== "promoted") return [died];
+    return [died, { kind: "promoted", node: slot.node, incarnation: slot.incarnation, label: slot.label, ...how }];
   }
 
   /** The job is over with this error, for everybody who waits and everybody who comes. */

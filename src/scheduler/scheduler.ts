@@ -423,11 +423,12 @@ export class Scheduler {
         this.#scaling.tellSpare(decision.caller.channel, decision.serverCount);
         break;
       case "died":
-        log.warn("a node is dead", { node: nameOf(decision.node) });
+        if (decision.isPlanned === true) log.info("a server was stopped", { node: nameOf(decision.node) });
+        else log.warn("a node is dead", { node: nameOf(decision.node) });
         this.#services.died(decision.node);
         break;
       case "promoted":
-        log.warn("a standby takes over", { node: nameOf(decision.node), incarnation: decision.incarnation, label: decision.label });
+        this.#logPromotion(decision);
         break;
       case "publish":
         this.#push.publish(decision.to);
@@ -447,6 +448,13 @@ export class Scheduler {
         drained(this.#clock).then(this.#finished.resolve, this.#finished.reject);
         break;
     }
+  }
+
+  #logPromotion({ node, incarnation, label, isPlanned }: Decision<PendingRegistration> & { kind: "promoted" }): void {
+    const { log } = this.#options;
+    const fields = { node: nameOf(node), incarnation, label };
+    if (isPlanned) log.info("a server hands over to its standby", fields);
+    else log.warn("a standby takes over", fields);
   }
 
   /** Tools.T2: at once, even if the other side does not answer the end of the link. */

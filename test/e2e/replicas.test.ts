@@ -116,7 +116,7 @@ suite("replicas", { concurrency: 2 }, () => {
     await worker.says(/^push works$/);
     const { head, standby } = await job.copies(0);
     head.signal("SIGTERM");
-    await job.scheduler.says(/^the standby at \S+ \(.*\) is server 0 from now on, incarnation 2$/);
+    await job.scheduler.says(/^server 0 handed over to its standby at \S+ \(.*\), incarnation 2$/);
     assert.deepEqual(await head.ends(), { code: null, signal: "SIGTERM" });
     await goesOn(worker);
     await finish([worker], [standby, job.scheduler]);
