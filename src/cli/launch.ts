@@ -150,7 +150,7 @@ async function checkFiles({ functions, restore, resume, checkpointDir, durable }
 }
 
 /** The nodes of this job would otherwise talk to whatever else listens there. Throws PORT_IN_USE or BAD_CONFIG. */
-async function checkSchedulerAddress(scheduler: NodeConfig): Promise<void> {
+export async function checkSchedulerAddress(scheduler: NodeConfig): Promise<void> {
   const transport = new SocketTransport({ clock: realClock() });
   const listener = await transport.listen(schedulerAddress(scheduler), () => {
     throw new WeighbridgeError("NO_ROUTE", "the scheduler has not been started yet", { retryable: true });

@@ -30,9 +30,12 @@ const REPLY: StatusReply = {
   waiting: [{ role: "worker", rank: undefined, address: "", label: "c:3" }],
 };
 
-test("a server that stopped in order to be started again is awaited, not dead", () => {
+test("a server that was stopped, and one that died and comes back, are awaited, not dead", () => {
   const [server, worker] = REPLY.nodes;
   const nodes = [{ ...server!, state: "dead" as const, returns: true, linked: false }, worker!];
+  const stopped = { ...REPLY, nodes: [{ ...nodes[0]!, isPlanned: true }, worker!] };
+  assert.match(statusText(stopped, "tcp://s:9"), /^job .* 1 is awaited; (?:.*\n)+.* server +0 .* stopped, awaited /);
+  assert.equal(statusProblems(stopped)[0], "server 0 was stopped, and is awaited");
   const [headline, , ...rows] = statusText({ ...REPLY, nodes }, "tcp://s:9").split("\n");
   assert.match(headline ?? "", /\(0 of 1 server, 1 of 2 workers\), 1 is awaited; /);
   assert.ok(
@@ -110,6 +113,18 @@ test("shows of each rank its head and its standby, who took over when, and which
     "server 0 has no standby",
     "the standby of server 1 is being filled",
   ]);
+});
+
+test("a server that goes on took over, was handed over, or came back", () => {
+  const [server] = REPLY.nodes as [StatusEntry];
+  const state = (fields: Partial<StatusEntry>): string | undefined =>
+    / (alive.*?) {2}/.exec(
+      statusText({ ...REPLY, nodes: [{ ...server, continues: 1, ...fields }], waiting: [] }, "tcp://s:9").split("\n")[4] ?? "",
+    )?.[1];
+  assert.equal(state({ promotedAgoMs: 4200 }), "alive, took over 4.2 s ago");
+  assert.equal(state({ promotedAgoMs: 4200, isPlanned: true }), "alive, handed over 4.2 s ago");
+  assert.equal(state({ returns: true }), "alive, came back");
+  assert.equal(state({}), "alive, came back");
 });
 
 test("a terminal breaks no word of the headline", () => {

@@ -152,12 +152,12 @@ function standbyState({ state, linked, isFilling = false }: StatusEntry): string
 }
 
 function nodeState(entry: StatusEntry): string {
-  const { state, linked, continues, returns, promotedAgoMs } = entry;
-  if (state !== "alive") return fateOf(entry);
+  const { state, linked, continues, returns, promotedAgoMs, isPlanned = false } = entry;
+  if (state !== "alive") return `${state === "dead" && isPlanned ? "stopped, " : ""}${fateOf(entry)}`;
   if (!linked) return "alive, no link";
   if (continues === undefined) return state;
-  if (returns === true) return "alive, came back";
-  return `alive, took over${promotedAgoMs === undefined ? "" : ` ${durationText(promotedAgoMs)} ago`}`;
+  if (returns === true || promotedAgoMs === undefined) return "alive, came back";
+  return `alive, ${isPlanned ? "handed over" : "took over"} ${durationText(promotedAgoMs)} ago`;
 }
 
 function waitingRow({ role, rank, address, label }: WaitingEntry, { phase }: StatusReply): TextRow {
@@ -189,9 +189,10 @@ export function statusProblems({ phase, nodes, waiting, serverCount, workerCount
   const nodeCount = serverCount * replicas + workerCount;
   if (phase === "forming") return [`the cluster is not complete: ${waiting.length} of ${nodeCount} nodes are there`];
   const hasWorkers = nodes.some(({ role, state }) => role === "worker" && state === "alive");
-  return nodes.flatMap(({ node, role, rank, state, linked, isFilling, returns }) => {
+  return nodes.flatMap(({ node, role, rank, state, linked, isFilling, returns, isPlanned }) => {
     if (role === "standby" && state !== "alive") return hasWorkers ? [`server ${rank} has no standby`] : [];
     if (isFilling === true) return [`the standby of server ${rank} is being filled`];
+    if (state === "dead" && isPlanned === true) return [`${nameOf(node)} was stopped, and is awaited`];
     if (state === "dead") return [`${nameOf(node)} is dead${returns === true ? ", and is waited for" : ""}`];
     if (state === "left" && role === "server" && hasWorkers) return [`${nameOf(node)} has left, and there are still workers`];
     return state === "alive" && !linked ? [`${nameOf(node)} has no link to the scheduler`] : [];

@@ -4,6 +4,7 @@
 import { Argument, Command, InvalidArgumentError, Option } from "commander";
 import { WeighbridgeError } from "../base/errors.ts";
 import { nearestName } from "../base/nearest-name.ts";
+import { PORT_MAX } from "../node/config/value-kind.ts";
 import { helpText, type Invocation, wholeNumber } from "./command-parts.ts";
 import { number } from "./terminal-text.ts";
 import {
@@ -50,7 +51,7 @@ Examples:
   $ weighbridge train lenet -s 4 -w 4 --consistency ssp:3 --epochs 2
   $ weighbridge train wide-deep --cache-rows 4000
   $ weighbridge train lenet --replicas 2
-  $ weighbridge train lenet -w 2..5
+  $ weighbridge train lenet -w 2..5 --scheduler-port 9700    (then weighbridge scale --scheduler-port 9700 --workers 5)
   $ weighbridge train lenet --resume --epochs 3`;
 
 export function trainCommand(invocation: Invocation): Command {
@@ -65,6 +66,11 @@ export function trainCommand(invocation: Invocation): Command {
       "--replicas <count>",
       "processes that hold each server; with 2, one of them may be killed [1]",
       wholeNumber({ min: 1, max: REPLICAS_MAX }),
+    )
+    .option(
+      "--port, --scheduler-port <port>",
+      "the scheduler's port, for status and scale; any free one when left out",
+      wholeNumber({ min: 1, max: PORT_MAX }),
     )
     .option("--epochs <count>", "how often every sample is used", count)
     .option("--consistency <which>", "bsp, asp, or ssp:N for workers at most N steps ahead of the slowest")

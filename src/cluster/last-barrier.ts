@@ -67,7 +67,7 @@ export class LastBarrier {
     let told = "";
     const look = (): void => {
       const nodes = dead().join(", ");
-      if (nodes !== "" && nodes !== told) log.warn("the end of the job waits for dead nodes, which may be started again", { nodes });
+      if (nodes !== "" && nodes !== told) log.warn("the end of the job waits for nodes that are gone, and may be started again", { nodes });
       told = nodes;
       cancel = clock.after(LOOK_MS, look);
     };

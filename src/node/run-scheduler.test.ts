@@ -38,8 +38,26 @@ test("tells of a server that was stopped, and goes on in another process, that i
   const changes = new RosterChanges({ serverCount: 1, workerCount: 0 });
   const after = (one: RosterEntry) => changes.since({ version: 1, nodes: [one] });
   after(entry("server", "alive"));
-  assert.deepEqual(after({ ...entry("server", "dead"), returns: true }), ["server 0 is dead, and is waited for"]);
+  const dead = { ...entry("server", "dead"), returns: true };
+  assert.deepEqual(after({ ...dead, isPlanned: true }), ["server 0 was stopped, and is awaited"]);
   assert.deepEqual(after({ ...entry("server", "alive", 2), continues: 1 }), ["server 0 came back at tcp://h:1 (me), incarnation 2"]);
+});
+
+test("tells of a durable server that died that it is waited for", () => {
+  const changes = new RosterChanges({ serverCount: 1, workerCount: 0 });
+  changes.since({ version: 1, nodes: [entry("server", "alive")] });
+  const nodes = [{ ...entry("server", "dead"), returns: true }];
+  assert.deepEqual(changes.since({ version: 2, nodes }), ["server 0 is dead, and is waited for"]);
+});
+
+test("tells of a server that was stopped that it handed over to its standby", () => {
+  const changes = new RosterChanges({ serverCount: 1, workerCount: 0, replicas: 2 });
+  const standby = { ...entry("standby", "alive"), address: "tcp://h:2", label: "other", token: "t" };
+  changes.since({ version: 1, nodes: [entry("server", "alive"), standby] });
+  const promoted = { ...entry("server", "alive", 2), address: "tcp://h:2", label: "other", token: "t", continues: 1, isPlanned: true };
+  assert.deepEqual(changes.since({ version: 2, nodes: [promoted, { ...standby, state: "left" }] }), [
+    "server 0 handed over to its standby at tcp://h:2 (other), incarnation 2",
+  ]);
 });
 
 test("tells of a server that no roster lists any more that it has left", () => {
@@ -61,6 +79,19 @@ test("tells that a standby took over, or was given up", () => {
   const next = { ...standby, incarnation: 2, token: "u" };
   assert.deepEqual(after(promoted, next), ["standby 0 at tcp://h:2 (other) took its place, incarnation 2"]);
   assert.deepEqual(after(promoted, { ...next, state: "left" }), ["server 0 goes on without its standby"]);
+});
+
+test("at the end of a job a standby has left, and no server goes on without it", () => {
+  const standby = { ...entry("standby", "alive"), address: "tcp://h:2", label: "other", token: "t" };
+  const changes = (): RosterChanges => {
+    const begun = new RosterChanges({ serverCount: 1, workerCount: 1, replicas: 2 });
+    begun.since({ version: 1, nodes: [entry("server", "alive"), standby, entry("worker", "alive")] });
+    return begun;
+  };
+  const nodes = (worker: NodeState): RosterEntry[] => [entry("server", "alive"), { ...standby, state: "left" }, entry("worker", worker)];
+  assert.deepEqual(changes().since({ version: 2, nodes: nodes("alive") }), ["server 0 goes on without its standby"]);
+  assert.deepEqual(changes().since({ version: 2, nodes: nodes("left") }), ["standby 0 has left", "worker 0 has left"]);
+  assert.deepEqual(changes().since({ version: 2, nodes: nodes("alive"), isEnding: true }), ["standby 0 has left"]);
 });
 
 test("of a rank that comes and leaves, both processes are told of, and no slot that nobody has had", () => {

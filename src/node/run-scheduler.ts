@@ -3,8 +3,9 @@
 
 import { isWeighbridgeError } from "../base/errors.ts";
 import type { ClusterNode } from "../cluster/cluster-node.ts";
+import type { ScheduledRoster } from "../scheduler/scheduler-options.ts";
 import { nameOf } from "../wire/node-id.ts";
-import type { RosterEntry, RosterView } from "../wire/roster.ts";
+import type { RosterEntry } from "../wire/roster.ts";
 import { schedulerAddress } from "./config/node-addresses.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { startRole } from "./start-role.ts";
@@ -47,13 +48,14 @@ export class RosterChanges {
   }
 
   /** What has changed since the roster before, as sentences. */
-  since({ nodes }: RosterView): string[] {
+  since({ nodes, isEnding = false }: ScheduledRoster): string[] {
     const sentences: string[] = [];
+    const isOver = isEnding || isDone(nodes);
     for (const entry of nodes.filter(({ incarnation }) => incarnation > 0)) {
       // others are slots that nobody has had yet
       const before = this.#known.get(entry.node);
       this.#known.set(entry.node, entry);
-      const sentence = entry.role === "standby" ? standbyChange(before, entry, nodes) : change(before, entry);
+      const sentence = entry.role === "standby" && !isOver ? standbyChange(before, entry, nodes) : change(before, entry);
       if (sentence !== undefined) sentences.push(sentence);
     }
     const ids = new Set(nodes.map(({ node }) => node));
@@ -77,6 +79,12 @@ export function countsText({ serverCount, workerCount, replicas = 1 }: Counts): 
   );
 }
 
+/** Whether no worker is at work any more, and one has left by itself. */
+function isDone(nodes: readonly RosterEntry[]): boolean {
+  const states = new Set(nodes.filter(({ role }) => role === "worker").map(({ state }) => state));
+  return states.has("left") && !states.has("alive");
+}
+
 /** A standby whose slot is free has taken over, or was given up. */
 function standbyChange(before: RosterEntry | undefined, entry: RosterEntry, nodes: readonly RosterEntry[]): string | undefined {
   const { rank, state, token, isRetired = false } = entry;
@@ -87,9 +95,10 @@ function standbyChange(before: RosterEntry | undefined, entry: RosterEntry, node
 }
 
 function change(before: RosterEntry | undefined, entry: RosterEntry): string | undefined {
-  const { node, state, incarnation, address, label, continues, returns = false } = entry;
+  const { node, state, incarnation, address, label, continues, returns = false, isPlanned = false } = entry;
   if (before !== undefined && before.state === state && before.incarnation === incarnation) return undefined;
   const name = nameOf(node);
+  if (state === "dead" && isPlanned) return `${name} was stopped, and is awaited`;
   if (state === "dead") return `${name} is dead${returns ? ", and is waited for" : ""}`;
   if (state === "left") return `${name} has left`;
   const where = `${address === "" ? "" : ` at ${address}`}${label === "" ? "" : ` (${label})`}`;
@@ -97,6 +106,7 @@ function change(before: RosterEntry | undefined, entry: RosterEntry): string | u
   if (before?.incarnation === incarnation) return `${name}${where} is heard of again`;
   const cameBack = returns || (before?.state === "dead" && before.returns === true);
   if (continues !== undefined && cameBack) return `${name} came back${where}, incarnation ${incarnation}`;
+  if (continues !== undefined && isPlanned) return `${name} handed over to its standby${where}, incarnation ${incarnation}`;
   if (continues !== undefined) return `the standby${where} is ${name} from now on, incarnation ${incarnation}`;
   return `${name}${where} took its place, incarnation ${incarnation}`;
 }

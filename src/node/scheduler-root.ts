@@ -7,7 +7,7 @@ import { type ManagedJob, SchedulerNode, type SchedulerNodeOptions } from "../sc
 import type { StateStore } from "../scheduler/state-store.ts";
 import { jobId } from "../wire/hello.ts";
 import type { NodeConfig } from "./config/node-config.ts";
-import { publishDeadNodes, publishRoster, publishServers, publishWorkers } from "./launcher/launcher-pipe.ts";
+import { onJobEnding, publishDeadNodes, publishRoster, publishServers, publishWorkers } from "./launcher/launcher-pipe.ts";
 import { type ProcessNodeOptions, startProcessNode } from "./process-node.ts";
 import type { EtcdStoreOptions } from "./state/etcd-store.ts";
 import { stateDirectory } from "./state/state-directory.ts";
@@ -42,6 +42,7 @@ export async function startScheduler(config: NodeConfig, options: SchedulerRootO
       onOnlyDead: (names, dismiss) => publishDeadNodes({ names, dismiss }),
       ...common,
     });
+    node.closeWith({ close: onJobEnding(() => node.scheduler.ending()) });
     return node;
   });
 }

@@ -15,6 +15,7 @@ import { SegmentLog } from "./durable/segment-log.ts";
 import { StoppedServers } from "./durable/stopped-servers.ts";
 import { EscapedRejections } from "./escaped-rejections.ts";
 import { hugePages } from "./huge-pages.ts";
+import { publishCopy } from "./launcher/launcher-pipe.ts";
 import { advertised, listenAddress, type ProcessNodeOptions, startProcessNode } from "./process-node.ts";
 import { loadServerModule, type ServerModule } from "./server-module.ts";
 import { zstd } from "./zstd.ts";
@@ -36,7 +37,12 @@ export async function startServer(config: NodeConfig, options: ProcessNodeOption
 /** Starts the server with what a process of its rank has left when it was stopped, if anything. */
 async function startOnce(config: NodeConfig, options: ProcessNodeOptions, stopped: StoppedServers): Promise<ServerNode> {
   const { rank, linkTimeoutMs, arenaBytesMax, replicas } = config;
-  const started = await startProcessNode(config, options, async (common, { log, clock }) => {
+  let node: ServerNode | undefined;
+  const onRoster: ProcessNodeOptions["onRoster"] = (roster) => {
+    options.onRoster?.(roster);
+    if (replicas > 1 && node !== undefined) publishCopy(roster, node.peer.token);
+  };
+  const started = await startProcessNode(config, { ...options, onRoster }, async (common, { log, clock }) => {
     const { loaded, checkpoints, durable, stops } = await orReport(
       () => config,
       async () => ({
@@ -48,7 +54,7 @@ async function startOnce(config: NodeConfig, options: ProcessNodeOptions, stoppe
     );
     const functions = loaded?.functions ?? [];
     const escaped = functions.length === 0 ? undefined : new EscapedRejections(log);
-    const node = new ServerNode({
+    const composed = new ServerNode({
       rank,
       label: nodeLabel(config),
       linkTimeoutMs,
@@ -66,8 +72,9 @@ async function startOnce(config: NodeConfig, options: ProcessNodeOptions, stoppe
       stops,
       ...common,
     });
-    if (escaped !== undefined) node.registerExitCallback(() => escaped.close());
-    return node;
+    if (escaped !== undefined) composed.registerExitCallback(() => escaped.close());
+    node = composed;
+    return composed;
   });
   const { checkpointEvery: everyMs, keep } = config;
   if (everyMs !== undefined) started.closeWith(new PeriodicCheckpoints(started, { everyMs, keep }));

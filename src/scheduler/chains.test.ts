@@ -167,6 +167,42 @@ test("a head that leaves hands over, unless the whole job ends", () => {
   assert.equal(entryOf(done, HEAD).state, "left", "no worker is left to serve");
 });
 
+test("that a head handed over was planned, and a death after it was not; a restarted scheduler knows it", () => {
+  const stage = replicated();
+  const planned = (): (boolean | undefined)[] =>
+    [entryOf(stage, HEAD), stage.roster.status(0).find(({ node }) => node === HEAD)].map((entry) => entry?.isPlanned);
+  assert.deepEqual(planned(), [undefined, undefined]);
+  const decisions = stage.roster.leave(HEAD, 1, 0);
+  assert.deepEqual(
+    decisions.flatMap((decision) => (decision.kind === "died" || decision.kind === "promoted" ? [decision.isPlanned] : [])),
+    [true, true],
+  );
+  assert.deepEqual(planned(), [true, true]);
+  const again = recordsOf(stage.journal.state).reduce(applyRecord, emptyState());
+  assert.equal(again.chains.get(0)?.isPlanned, true);
+  const claim = { node: HEAD, job: "job/new", incarnation: 2, roster: stage.roster.view() };
+  stage.resume("t0", claim, { address: "memory://t0", role: "server" });
+  stage.register("t2", { role: "standby", address: "memory://t2" });
+  stage.roster.standbyFilled(HEAD, 2, 2, 0);
+  assert.deepEqual(planned(), [true, true], "another standby changes nothing of it");
+  stage.linkDown(HEAD, 2);
+  assert.ok(stage.tick(50).includes("promoted"));
+  assert.deepEqual(planned(), [undefined, undefined]);
+});
+
+test("nobody takes over from a head that is gone once the job ends (Chains.C5)", () => {
+  const stage = replicated();
+  stage.roster.ending(0);
+  stage.linkDown(HEAD);
+  assert.equal(stage.roster.lostHead(HEAD, 1), undefined);
+  assert.deepEqual(stage.tick(1000), []);
+  assert.deepEqual([entryOf(stage, HEAD).state, entryOf(stage, HEAD).incarnation], ["alive", 1]);
+  stage.hearAllBut(HEAD);
+  stage.heard(STANDBY);
+  stage.heard(idOf("standby", 1));
+  assert.deepEqual(stage.tick(5000), [`died ${HEAD}`, "publish"]);
+});
+
 test("a newcomer gets the slot of a standby that took over when that one has spoken as the head, and not before", () => {
   const stage = replicated();
   stage.register("s2", { rank: 0 });

@@ -21,6 +21,7 @@
 //       which its standby takes over, a standby in the moment in which it is given up. A head that has no standby by
 //       then, and a standby that has taken over, are needed. Both answers are durable before they are told. A copy that
 //       cannot be reached is gone for the one that asks.
+//   Chains.C5. Once the job ends nobody takes over: both processes of each rank are leaving, or are being ended.
 
 import type { WeighbridgeError } from "../base/errors.ts";
 import { idOf } from "../wire/node-id.ts";
@@ -40,6 +41,8 @@ export type Chain = {
   readonly promoted?: number | undefined;
   /** When a standby took over last, as the time of day. */
   readonly promotedAtMs?: number | undefined;
+  /** Whether the head before had been stopped then, and handed over. */
+  readonly isPlanned?: true | undefined;
 };
 
 export type ChainRecord = { readonly kind: "chain"; readonly rank: number } & Chain;
@@ -66,12 +69,18 @@ export class Chains {
   readonly #slots: RankSlots;
   readonly #heartbeatTimeoutMs: number;
   readonly #dateMs: (() => number) | undefined;
+  #isEnding = false;
 
   constructor({ journal, slots, heartbeatTimeoutMs, dateMs }: ChainsOptions) {
     this.#journal = journal;
     this.#slots = slots;
     this.#heartbeatTimeoutMs = heartbeatTimeoutMs;
     this.#dateMs = dateMs;
+  }
+
+  /** The job ends (Chains.C5). */
+  ending(): void {
+    this.#isEnding = true;
   }
 
   /** All nodes have come: heads and standbys are empty, so that each standby has what its head has. */
@@ -116,9 +125,11 @@ export class Chains {
     return state === "alive" && confirmed && downSinceMs === undefined ? stillThere(request, slot) : undefined;
   }
 
-  /** A server comes back with the state of this incarnation, in the next one: the rank goes on. */
+  /** A server comes back with the state of this incarnation, in the next one: the rank goes on by itself. */
   cameBack({ rank }: RankSlot, stored: number): void {
-    if (this.#of(rank) === undefined) this.#journal.write({ kind: "chain", rank, since: stored, standby: 0 });
+    const chain = this.#of(rank);
+    if (chain === undefined) this.#journal.write({ kind: "chain", rank, since: stored, standby: 0 });
+    else if (chain.promotedAtMs !== undefined) this.#write(rank, { ...chain, promotedAtMs: undefined, isPlanned: undefined });
   }
 
   /** When the holder of this slot counts as dead unless it sends something before. */
@@ -132,8 +143,11 @@ export class Chains {
     return Math.min(atMs, refusedAtMs >= downSinceMs ? refusedAtMs : downSinceMs + LINK_GRACE_MS);
   }
 
-  /** The holder of this slot is gone. Writes down what follows from it, and changes the slots. */
-  gone(slot: RankSlot, nowMs: number): ChainOutcome {
+  /**
+   * The holder of this slot is gone; `isPlanned`: it was stopped. Writes down what follows from it, and changes the
+   * slots.
+   */
+  gone(slot: RankSlot, nowMs: number, { isPlanned }: { readonly isPlanned: boolean }): ChainOutcome {
     const { role, rank } = slot;
     if (role === "standby") {
       this.#giveUp(rank);
@@ -142,13 +156,14 @@ export class Chains {
     }
     const standby = role === "server" ? this.#standbyOf(rank) : undefined;
     if (standby === undefined || !isReachable(standby)) {
-      this.#slots.setState(slot, "dead");
+      this.#slots.setState(slot, "dead", { isPlanned });
       return "dead";
     }
     // In this order: a scheduler that finds the first record alone gives the rank to the standby once more.
     this.#slots.setIncarnation(slot, slot.incarnation + 1); // Chains.I6
     this.#slots.takeOver(slot, standby, nowMs);
-    this.#giveUp(rank, { promoted: standby.incarnation, promotedAtMs: this.#dateMs?.() ?? nowMs });
+    const promotedAtMs = this.#dateMs?.() ?? nowMs;
+    this.#giveUp(rank, { promoted: standby.incarnation, promotedAtMs, isPlanned: isPlanned || undefined });
     this.#slots.setState(standby, "left");
     return "promoted";
   }
@@ -206,7 +221,7 @@ export class Chains {
     return role === "server" ? !this.hasSuccessor(slot) : state === "left" && !this.isOut(slot);
   }
 
-  #giveUp(rank: number, promotion: Pick<Chain, "promoted" | "promotedAtMs"> = {}): void {
+  #giveUp(rank: number, promotion: Pick<Chain, "promoted" | "promotedAtMs" | "isPlanned"> = {}): void {
     const chain = this.#of(rank);
     if (chain === undefined || chain.standby === 0) return;
     this.#write(rank, { ...chain, standby: 0, ...promotion });
@@ -215,14 +230,15 @@ export class Chains {
   /**
    * The state of the rank goes on. Who took over before is told as long as nobody stands by: then it has heard of it.
    */
-  #write(rank: number, { since, standby, promoted, promotedAtMs }: Chain): void {
+  #write(rank: number, { since, standby, promoted, promotedAtMs, isPlanned }: Chain): void {
     const last = promoted === undefined || standby !== 0 ? {} : { promoted };
-    this.#journal.write({ kind: "chain", rank, since, standby, ...last, ...(promotedAtMs === undefined ? {} : { promotedAtMs }) });
+    const how = { ...(promotedAtMs === undefined ? {} : { promotedAtMs }), ...(isPlanned === undefined ? {} : { isPlanned }) };
+    this.#journal.write({ kind: "chain", rank, since, standby, ...last, ...how });
   }
 
-  /** The standby that may take over this rank (Chains.I3, Chains.C3). */
+  /** The standby that may take over this rank (Chains.I3, Chains.C3, Chains.C5). */
   #standbyOf(rank: number): RankSlot | undefined {
-    if (this.#isRetired(rank)) return undefined;
+    if (this.#isEnding || this.#isRetired(rank)) return undefined;
     const standby = this.#slots.get(idOf("standby", rank));
     return standby?.state === "alive" && this.#of(rank)?.standby === standby.incarnation ? standby : undefined;
   }

@@ -29,6 +29,8 @@ export type RankSlot = LastHeard & {
   copy: CopyClaim | undefined;
   /** Of a server: another process goes on with its state if this one ends. */
   returns: boolean;
+  /** Of a server that is dead: it was stopped as planned. */
+  isPlanned: boolean;
   state: NodeState;
   /** The newest incarnation that reported sums; 0: none did. */
   sumsIncarnation: number;
@@ -56,6 +58,7 @@ export function emptyRankSlot(role: Role, rank: number, journal: StateJournal): 
     },
     copy: undefined,
     returns: false,
+    isPlanned: false,
     state: "dead",
     sumsIncarnation: 0,
     heardAtMs: 0,
@@ -101,9 +104,11 @@ export function publicEntryOf({
   packageVersion,
   sumsIncarnation,
   returns,
+  isPlanned,
 }: RankSlot): RosterEntry {
   const sums = sumsIncarnation === 0 ? {} : { sumsIncarnation };
-  const entry = { node, role, rank, address, incarnation, state, label, ...sums, ...(returns ? { returns } : {}) };
+  const flags = { ...(returns ? { returns } : {}), ...(isPlanned ? { isPlanned } : {}) };
+  const entry = { node, role, rank, address, incarnation, state, label, ...sums, ...flags };
   return packageVersion === "" ? entry : { ...entry, packageVersion };
 }
 

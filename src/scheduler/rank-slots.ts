@@ -120,7 +120,7 @@ export class RankSlots {
     const { address, label, token, copy, packageVersion = "", returns = false } = request;
     const isNews = slot.incarnation !== incarnation || slot.address !== address || slot.label !== label || slot.state !== "alive";
     this.setIncarnation(slot, incarnation);
-    const holder = { address, label, token, copy, packageVersion, returns };
+    const holder = { address, label, token, copy, packageVersion, returns, isPlanned: false };
     Object.assign(slot, { ...holder, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
     slot.heardAtMs = nowMs;
     slot.downSinceMs = undefined;
@@ -129,7 +129,7 @@ export class RankSlots {
 
   /** The standby holds this slot from now on. It has not spoken as that node yet. */
   takeOver(slot: RankSlot, { address, label, token, copy, packageVersion, returns }: RankSlot, nowMs: number): void {
-    const holder = { address, label, token, copy, packageVersion, returns };
+    const holder = { address, label, token, copy, packageVersion, returns, isPlanned: false };
     Object.assign(slot, { ...holder, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
     slot.heardAtMs = nowMs;
     slot.downSinceMs = nowMs;
@@ -201,9 +201,11 @@ export class RankSlots {
     if (known !== undefined) this.#journal.write({ kind: "placement", placement: now, pending: { previous: known } });
   }
 
-  setState(slot: RankSlot, state: NodeState): void {
+  /** `isPlanned`: a server that is dead then was stopped. */
+  setState(slot: RankSlot, state: NodeState, { isPlanned = false }: { readonly isPlanned?: boolean } = {}): void {
     if (slot.state === state) return;
     slot.state = state;
+    slot.isPlanned = isPlanned;
     this.#changed = true;
   }
 
@@ -228,7 +230,17 @@ export class RankSlots {
       if (slot.confirmed) ended.push(node);
       this.setIncarnation(slot, incarnation);
       const { address, label, state, token = "", packageVersion = "", returns = false } = entry;
-      Object.assign(slot, { address, label, packageVersion, returns, state, token, confirmed: false } satisfies Partial<RankSlot>);
+      const isPlanned = state === "dead" && entry.isPlanned === true; // of others the chain says it
+      Object.assign(slot, {
+        address,
+        label,
+        packageVersion,
+        returns,
+        isPlanned,
+        state,
+        token,
+        confirmed: false,
+      } satisfies Partial<RankSlot>);
       slot.heardAtMs = nowMs;
       slot.downSinceMs = nowMs;
       this.#changed = true;
@@ -261,11 +273,12 @@ export class RankSlots {
   }
 
   /** What the chain of its rank says of a server or a standby. */
-  #chainOf({ role, rank, state, incarnation }: RankSlot): Pick<RosterEntry, "isFilling" | "continues"> {
+  #chainOf({ role, rank, state, incarnation }: RankSlot): Pick<RosterEntry, "isFilling" | "continues" | "isPlanned"> {
     const chain = this.#journal.state.chains.get(rank);
     if (chain === undefined || role === "worker") return {};
     if (role === "standby") return state === "alive" && chain.standby !== incarnation ? { isFilling: true } : {};
-    return chain.since >= incarnation ? {} : { continues: chain.since };
+    if (chain.since >= incarnation) return {};
+    return { continues: chain.since, ...(chain.isPlanned === true && state === "alive" ? { isPlanned: true } : {}) };
   }
 
   /** How long ago the standby of a server's rank took over last. */

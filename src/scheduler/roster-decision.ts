@@ -25,12 +25,12 @@ export type Decision<T> =
   | { readonly kind: "spare"; readonly caller: T; readonly serverCount: number }
   /** The cluster is there: nodes may be answered and the job has its id. */
   | { readonly kind: "run" }
-  /** An incarnation of this node is over. */
-  | { readonly kind: "died"; readonly node: number }
+  /** An incarnation of this node is over; `isPlanned`: a server was stopped. */
+  | { readonly kind: "died"; readonly node: number; readonly isPlanned?: boolean }
   /** This node asked to leave unless it is needed, and stays (Chains.C4). */
   | { readonly kind: "needed"; readonly node: number }
-  /** A standby holds this server's rank from now on. */
-  | { readonly kind: "promoted"; readonly node: number; readonly incarnation: number; readonly label: string }
+  /** A standby holds this server's rank from now on; `isPlanned`: the head before was stopped, and hands over. */
+  | { readonly kind: "promoted"; readonly node: number; readonly incarnation: number; readonly label: string; readonly isPlanned: boolean }
   /** Publish to everybody alive, or, if only guests have come or gone, to servers alone. */
   | { readonly kind: "publish"; readonly to: Audience }
   /** This guest is forgotten: its conversation ends. */

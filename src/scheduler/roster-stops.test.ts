@@ -19,6 +19,37 @@ test("a server that has left its state is dead, and waited for; the next process
   assert.deepEqual(stage.resume("s0 third", LEFT, { rank: 0 }), ["refuse s0 third FENCED"], "what it did since is not in there");
 });
 
+test("a server that was stopped is told apart from one that died, until it is back, also by a restarted scheduler", () => {
+  const stage = new RosterStage();
+  for (const name of ["s0", "s1"]) stage.register(name, { rank: Number(name[1]), returns: true });
+  for (const name of ["w0", "w1"]) stage.register(name, { rank: Number(name[1]) });
+  const entry = (of: RosterStage = stage) => of.roster.view().nodes.find(({ node }) => node === 8);
+  const dead = (): string => `${entry()?.state} ${entry()?.isPlanned}`;
+  stage.hearAllBut(8);
+  stage.tick(5000);
+  assert.equal(dead(), "dead undefined");
+  stage.resume("s0 again", LEFT, { rank: 0, returns: true });
+  stage.leave(8, 2, { returns: true });
+  assert.equal(dead(), "dead true");
+  const restarted = new RosterStage();
+  restarted.resume("w0", { node: 9, job: "job/new", roster: stage.roster.view() });
+  assert.deepEqual([entry(restarted)?.state, entry(restarted)?.isPlanned], ["dead", true]);
+  stage.resume("s0 third", { ...LEFT, incarnation: 2 }, { rank: 0, returns: true });
+  assert.equal(dead(), "alive undefined");
+});
+
+test("of a rank that went over to a standby, and came back later from a stop, nobody is told to have taken over", () => {
+  const stage = new RosterStage({ replicas: 2 }).formed();
+  for (const [rank, name] of ["s2", "s3"].entries()) stage.register(name, { rank });
+  stage.leave(8);
+  const claim = { node: 8, job: "job/new", incarnation: 2, roster: stage.roster.view() };
+  stage.resume("s2", claim, { address: "memory://s2", role: "server" });
+  stage.leave(8, 2, { returns: true });
+  stage.resume("s2 again", { ...LEFT, incarnation: 2 }, { rank: 0, copy: copyOf("s2 again") });
+  const { state, continues, promotedAgoMs, isPlanned } = stage.roster.status(0).find(({ node }) => node === 8) ?? {};
+  assert.deepEqual([state, continues, promotedAgoMs, isPlanned], ["alive", 1, undefined, undefined]);
+});
+
 test("a durable server comes back with what it wrote in any incarnation since its state began", () => {
   const stage = new RosterStage();
   for (const name of ["s0", "s1"]) stage.register(name, { rank: Number(name[1]), returns: true });

@@ -12,8 +12,8 @@
 //       server (AddedServers.A2) when the job is over.
 //   Roster.R3. After a restart the first node that resumes brings the job, the slots and their incarnations; nobody
 //       else's slot is reassigned before its holder had `heartbeatTimeoutMs` to resume as well.
-//   Roster.R4. Once everybody has passed the last barrier nobody who leaves is replaced, and a node that still waits
-//       for a slot when all have left is refused: it must not keep the job from ending.
+//   Roster.R4. Once everybody has passed the last barrier, or the launcher ends the job, nobody who leaves is replaced,
+//       and a node that still waits for a slot when all have left is refused: it must not keep the job from ending.
 //   Roster.R5. A state that was found is used when a node of its run resumes. It is set aside, with a message, and the
 //       job begins anew, when none has within `returnMs` and a whole cluster of new nodes is there, or when a node of
 //       another run resumes. Until then nobody gets a slot: nodes that are only cut off find their job as it was.
@@ -286,9 +286,10 @@ export class Roster<T> {
     return this.#conclude([], nowMs);
   }
 
-  /** Everybody has passed the last barrier (Roster.R4). */
+  /** Everybody has passed the last barrier, or the launcher ends all processes of the job (Roster.R4). */
   ending(nowMs: number): Decision<T>[] {
     this.#isEnding = true;
+    this.#chains.ending();
     return this.#conclude([], nowMs);
   }
 
@@ -306,14 +307,14 @@ export class Roster<T> {
     }
     const slot = this.#holder(node, incarnation);
     const decisions: Decision<T>[] = [];
-    if (unlessNeeded && !this.#isOver) {
+    if (unlessNeeded && !this.isOver) {
       const twin = this.#chains.lostTwin(slot);
       if (twin !== undefined) decisions.push(...this.#gone(twin, nowMs));
       if (this.#chains.isNeeded(slot)) return this.#conclude([...decisions, { kind: "needed", node }], nowMs);
     }
     slot.returns = returns;
-    if (failure === undefined && !this.#isOver && (returns || this.#chains.hasSuccessor(slot)))
-      return this.#conclude([...decisions, ...this.#gone(slot, nowMs)], nowMs);
+    if (failure === undefined && !this.isOver && (returns || this.#chains.hasSuccessor(slot)))
+      return this.#conclude([...decisions, ...this.#gone(slot, nowMs, { isPlanned: true })], nowMs);
     this.#chains.left(slot);
     const isNew = incarnation === 1 && (slot.role === "worker" || this.#slots.placement?.servers.includes(slot.rank) !== false);
     if (failure !== undefined && isNew) return this.fail(cannotTakePart(holderOf(slot), failure));
@@ -321,7 +322,7 @@ export class Roster<T> {
   }
 
   /** Whether nobody works any more: a server that leaves then need not hand over. */
-  get #isOver(): boolean {
+  get isOver(): boolean {
     const workers = this.#slots.all().filter(({ role }) => role === "worker");
     return this.#isEnding || (workers.length > 0 && workers.every(({ state }) => state === "left"));
   }
@@ -348,10 +349,10 @@ export class Roster<T> {
     this.#guests.excuse(untilMs);
   }
 
-  #gone(slot: RankSlot, nowMs: number): Decision<T>[] {
-    const died = { kind: "died", node: slot.node } as const;
-    if (this.#chains.gone(slot, nowMs) !== "promoted") return [died];
-    return [died, { kind: "promoted", node: slot.node, incarnation: slot.incarnation, label: slot.label }];
+  #gone(slot: RankSlot, nowMs: number, how: { readonly isPlanned: boolean } = { isPlanned: false }): Decision<T>[] {
+    const died = { kind: "died", node: slot.node, ...how } as const;
+    if (this.#chains.gone(slot, nowMs, how) !== "promoted") return [died];
+    return [died, { kind: "promoted", node: slot.node, incarnation: slot.incarnation, label: slot.label, ...how }];
   }
 
   /** The job is over with this error, for everybody who waits and everybody who comes. */

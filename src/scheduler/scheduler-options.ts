@@ -4,11 +4,14 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Transport } from "../transport/transport.ts";
-import type { PlacementView } from "../wire/roster.ts";
+import type { PlacementView, RosterView } from "../wire/roster.ts";
 import type { DeadNodeWaitOptions } from "./dead-node-wait.ts";
 import type { WishedServers } from "./scaling.ts";
 import type { StateRecord } from "./scheduler-state.ts";
 import type { StateStore } from "./state-store.ts";
+
+/** What listeners of a scheduler see. `isEnding`: the job ends, and its nodes leave. */
+export type ScheduledRoster = RosterView & { readonly isEnding?: boolean | undefined };
 
 export type SchedulerOptions = {
   /** Ours alone: its id, job and events are set here. */

@@ -45,7 +45,7 @@ import type { Decision } from "./roster-decision.ts";
 import { RosterPush } from "./roster-push.ts";
 import type { Scaling } from "./scaling.ts";
 import { ScalingService } from "./scaling-service.ts";
-import type { SchedulerOptions } from "./scheduler-options.ts";
+import type { ScheduledRoster, SchedulerOptions } from "./scheduler-options.ts";
 import { SchedulerServices, serveDurably } from "./scheduler-services.ts";
 import type { SchedulerState } from "./scheduler-state.ts";
 import { schedulerStatus } from "./scheduler-status.ts";
@@ -81,7 +81,7 @@ export class Scheduler {
   readonly #tools: Tools;
   readonly #probe: HeadProbe<PendingRegistration>;
   readonly #ownBarriers: BarrierClient;
-  readonly #rosterListeners = new Set<(roster: RosterView) => void>();
+  readonly #rosterListeners = new Set<(roster: ScheduledRoster) => void>();
   readonly #failedListeners = new Set<(error: WeighbridgeError) => void>();
   /** Once the job failed: why, and who knows. */
   #failure: { readonly error: WeighbridgeError; readonly notice: FailureNotice } | undefined;
@@ -232,7 +232,7 @@ export class Scheduler {
   }
 
   /** Calls `listener` with every newer roster. Returns the function that stops it. */
-  onRoster(listener: (roster: RosterView) => void): () => void {
+  onRoster(listener: (roster: ScheduledRoster) => void): () => void {
     this.#rosterListeners.add(listener);
     return () => this.#rosterListeners.delete(listener);
   }
@@ -277,7 +277,7 @@ export class Scheduler {
     return this.#scaling.report();
   }
 
-  /** Everybody has passed the last barrier: nobody comes any more, and all are leaving. */
+  /** Everybody has passed the last barrier, or the launcher ends the job: nobody comes or takes over any more. */
   ending(): void {
     this.#carryOut(this.#roster.ending(this.#clock.nowMs()));
   }
@@ -425,7 +425,8 @@ export class Scheduler {
         this.#scaling.tellSpare(decision.caller.channel, decision.serverCount);
         break;
       case "died":
-        log.warn("a node is dead", { node: nameOf(decision.node) });
+        if (decision.isPlanned === true) log.info("a server was stopped", { node: nameOf(decision.node) });
+        else log.warn("a node is dead", { node: nameOf(decision.node) });
         this.#services.died(decision.node);
         break;
       case "needed":
@@ -434,7 +435,7 @@ export class Scheduler {
         });
         break;
       case "promoted":
-        log.warn("a standby takes over", { node: nameOf(decision.node), incarnation: decision.incarnation, label: decision.label });
+        this.#logPromotion(decision);
         break;
       case "publish":
         this.#push.publish(decision.to);
@@ -454,6 +455,13 @@ export class Scheduler {
         drained(this.#clock).then(this.#finished.resolve, this.#finished.reject);
         break;
     }
+  }
+
+  #logPromotion({ node, incarnation, label, isPlanned }: Decision<PendingRegistration> & { kind: "promoted" }): void {
+    const { log } = this.#options;
+    const fields = { node: nameOf(node), incarnation, label };
+    if (isPlanned) log.info("a server hands over to its standby", fields);
+    else log.warn("a standby takes over", fields);
   }
 
   /** Tools.T2: at once, even if the other side does not answer the end of the link. */
@@ -527,7 +535,7 @@ export class Scheduler {
   }
 
   #notifyRosterListeners(): void {
-    const view = this.#roster.view();
+    const view = { ...this.#roster.view(), ...(this.#roster.isOver ? { isEnding: true } : {}) };
     this.#journal.told(() => {
       for (const listener of [...this.#rosterListeners]) listener(view);
     });

@@ -40,6 +40,7 @@ const ENTRY = {
   returns: true,
   isFilling: true,
   isRetired: true,
+  isPlanned: true,
 };
 const PLACEMENT = { epoch: 4, policy: "ring", servers: [0, 2], moved: [17, 2], move: { from: [0], to: [0, 2], below: 7 } };
 const ROSTER = {

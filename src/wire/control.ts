@@ -43,7 +43,7 @@ export type StatusEntry = RosterEntry & {
   readonly heartbeatAgeMs: number | undefined;
   /** Whether the node is connected to the scheduler now. */
   readonly linked: boolean;
-  /** Of a standby that took over: how long ago. */
+  /** Of a standby that took over, or was handed over to: how long ago. */
   readonly promotedAgoMs?: number | undefined;
 };
 const heartbeatShape = object({ heartbeatAgeMs: optional(count), linked: flag, promotedAgoMs: optional(count) });

@@ -27,7 +27,7 @@ class Job {
 
   /** Once its only server is known to have ended, the next process of the rank takes over, and the worker finishes. */
   async goesOn(): Promise<void> {
-    await (this.nodes[0] as Running).says(/server 0 is dead, and is waited for/);
+    await (this.nodes[0] as Running).says(/server 0 (is dead, and is waited for|was stopped, and is awaited)/);
     const again = this.cluster.server(0);
     await this.worker.says(/^acknowledged \d+$/, this.worker.count(/^acknowledged/) + 20);
     this.worker.tell("enough");

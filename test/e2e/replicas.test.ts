@@ -116,7 +116,7 @@ suite("replicas", { concurrency: 2 }, () => {
     await worker.says(/^push works$/);
     const { head, standby } = await job.copies(0);
     head.signal("SIGTERM");
-    await job.scheduler.says(/^the standby at \S+ \(.*\) is server 0 from now on, incarnation 2$/);
+    await job.scheduler.says(/^server 0 handed over to its standby at \S+ \(.*\), incarnation 2$/);
     assert.deepEqual(await head.ends(), { code: null, signal: "SIGTERM" });
     await goesOn(worker);
     await finish([worker], [standby, job.scheduler]);
@@ -161,7 +161,7 @@ suite("replicas", { concurrency: 2 }, () => {
     await launch.says(/^\[worker 0\] pushed \d+$/, 2);
     process.kill(Number(pid), "SIGKILL");
     await until(
-      () => /server 0 was ended by SIGKILL; the job goes on with the other process of server 0/.test(launch.stderr),
+      () => / server 0 \(process \d+\) was ended by SIGKILL; the job goes on with the other process of server 0/.test(launch.stderr),
       "the launcher's line",
     );
     await launch.succeeds();
@@ -178,7 +178,7 @@ suite("replicas", { concurrency: 2 }, () => {
       await job.says(/^ {2}epoch: 1 step: 10, loss is/);
       if (!isCalm) process.kill(Number((await job.says(/^ *The server node id:(\d+),.* rank id:0$/))[1]), "SIGKILL");
       await job.succeeds();
-      if (!isCalm) await job.says(/server 0 was ended by SIGKILL; the job goes on with the other process of server 0/);
+      if (!isCalm) await job.says(/ server 0 \(process \d+\) was ended by SIGKILL; the job goes on with the other process of server 0/);
       losses.push((await job.says(/^ {2}epoch: 2 step: 30, loss is (\S+)$/))[1] as string);
     }
     assert.equal(losses[0], losses[1]);

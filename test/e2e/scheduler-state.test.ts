@@ -54,7 +54,7 @@ suite("scheduler-state", { concurrency: 2 }, () => {
     await server.says(/^server 0 at tcp:\/\/\S+ has joined job failing$/);
     await dead.kill();
     worker.endInput();
-    await until(() => /the end of the job waits for dead nodes.*worker 1/.test(worker.stderr), "the words");
+    await until(() => /the end of the job waits for nodes that are gone.*worker 1/.test(worker.stderr), "the words");
     for (const node of [worker, server, scheduler]) await node.fails(/NODE_DEAD: .*worker 1 died and did not come back within 15000 ms/);
     assert.deepEqual(readdirSync(root), []);
   });

@@ -20,7 +20,7 @@ suite("stopped servers", { concurrency: 2 }, () => {
     const [scheduler, server, worker] = [cluster.scheduler(), cluster.server(0), cluster.worker(0, "keeper", "--pushes", "2000")];
     await worker.says(/^acknowledged \d+$/, 20);
     server.signal("SIGTERM");
-    await scheduler.says(/server 0 is dead, and is waited for/);
+    await scheduler.says(/server 0 was stopped, and is awaited/);
     const again = cluster.server(0);
     await worker.says(/^done/);
     assert.deepEqual(await readdir(join(checkpoints, "stopped")), [], "what was gone on with is removed");
@@ -36,7 +36,7 @@ suite("stopped servers", { concurrency: 2 }, () => {
     const [scheduler, server, worker] = [cluster.scheduler(), start(), cluster.worker(0, "keeper", "--pushes", "2000")];
     await worker.says(/^acknowledged \d+$/, 20);
     server.signal("SIGTERM");
-    await scheduler.says(/server 0 is dead, and is waited for/);
+    await scheduler.says(/server 0 was stopped, and is awaited/);
     const again = start();
     await worker.says(/^done/);
     worker.endInput();
@@ -56,7 +56,7 @@ suite("stopped servers", { concurrency: 2 }, () => {
     await standby.kill();
     await until(() => /the standby is gone: going on without one/.test(head.stderr), "the head to go on alone");
     head.signal("SIGTERM");
-    await scheduler.says(/server 0 is dead, and is waited for/);
+    await scheduler.says(/server 0 was stopped, and is awaited/);
     const copies = [cluster.server(0), cluster.server(0)];
     await worker.says(/^done/);
     await until(() => copies.some(({ stderr }) => /the standby has everything|filling a standby/.test(stderr)), "the other to be filled");
@@ -103,7 +103,7 @@ suite("stopped servers", { concurrency: 2 }, () => {
     const first = [cluster.scheduler(), cluster.server(0), cluster.worker(0, "keeper", "--pushes", "1000000")] as const;
     await first[2].says(/^acknowledged \d+$/, 20);
     first[1].signal("SIGTERM");
-    await first[0].says(/server 0 is dead, and is waited for/);
+    await first[0].says(/server 0 was stopped, and is awaited/);
     await Promise.all(first.map((node) => node.kill()));
 
     await using next = await Cluster.create({ servers: 1, workers: 1, flags: ["--checkpoint-dir", checkpoints] });

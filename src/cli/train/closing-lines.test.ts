@@ -12,7 +12,7 @@ const OWN =
 
 function culprit(changes: Partial<ProcessEnd> = {}): ProcessEnd {
   const plan = { name: "worker 1", role: "worker", ranks: [1], program: ["node"], env: {} } as const;
-  return { plan, exitCode: 1, signal: null, reason: `weighbridge: ${OWN}`, ...changes };
+  return { plan, name: plan.name, exitCode: 1, signal: null, reason: `weighbridge: ${OWN}`, ...changes };
 }
 
 test("a process's closing line is known by its name", () => {

@@ -112,6 +112,10 @@ test("how to go on is told with all flags that are not the task's defaults", () 
   );
   assert.equal(resumeCommand(planTraining("mf", { ...FLAGS, cacheRows: 100 })), "npx weighbridge train mf --resume --cache-rows 100");
   assert.equal(
+    resumeCommand(planTraining("mf", { ...FLAGS, schedulerPort: 9700 })),
+    "npx weighbridge train mf --resume --scheduler-port 9700",
+  );
+  assert.equal(
     resumeCommand(planTraining("mf", { ...FLAGS, checkpointEvery: 5 })),
     "npx weighbridge train mf --resume --checkpoint-every 5",
   );

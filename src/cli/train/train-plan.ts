@@ -98,6 +98,7 @@ export type TrainFlags = {
   readonly every?: number;
   readonly quiet?: boolean;
   readonly data?: string;
+  readonly schedulerPort?: number;
   readonly slowWorker?: string;
 };
 
@@ -133,6 +134,8 @@ export type TrainPlan = {
   readonly every: number;
   /** A directory or file with the data; if left out, it comes from its npm packages. */
   readonly data?: string;
+  /** Where the scheduler listens; if left out, at any free port. */
+  readonly schedulerPort?: number;
   /** Makes one worker take this many times as long for a step, to measure what that costs the others. */
   readonly slowWorker?: { readonly rank: number; readonly factor: number };
 };
@@ -174,6 +177,7 @@ export function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
     cacheRows,
     every: quiet ? 0 : (flags.every ?? EVERY_DEFAULT),
     ...(flags.data === undefined ? {} : { data: flags.data }),
+    ...(flags.schedulerPort === undefined ? {} : { schedulerPort: flags.schedulerPort }),
     ...(slowWorker === undefined ? {} : { slowWorker: parseSlowWorker(slowWorker)! }),
   };
 }
@@ -327,6 +331,7 @@ function flagsOf(plan: TrainPlan): string[] {
     ...(plan.overlap ? ["--overlap"] : []),
     ...unless(defaultDirectory(task), "--checkpoint-dir", checkpointDir),
     ...unless(undefined, "--checkpoint-every", checkpointEvery),
+    ...unless(undefined, "--scheduler-port", plan.schedulerPort),
   ];
 }
 

@@ -1,11 +1,17 @@
 // Goal: the processes of a training belong to its own cluster, whatever other job the environment describes.
 
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
+import { join } from "node:path";
 import { test } from "node:test";
+import { temporaryDirectory } from "../../../test/support/temporary-directory.ts";
 import { loadConfig } from "../../node/config/config.ts";
 import { FILE_VARIABLES, FOREIGN_VARIABLES } from "../../node/config/known-names.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
+import { StandardOutput } from "../standard-output.ts";
 import { planTraining, type TrainFlags } from "./train-plan.ts";
-import { planProcesses } from "./training-job.ts";
+import { planProcesses, runTraining } from "./training-job.ts";
 
 const FLAGS: TrainFlags = { workers: 2, servers: 1, seed: 1, checkpoint: false, overlap: false };
 const PLAN = planTraining("lenet", FLAGS);
@@ -66,4 +72,21 @@ test("a training obeys what the environment says of how nodes work", async () =>
 
 test("a training refuses an unknown variable of ours, with the nearest", async () => {
   await assert.rejects(configsIn({ WEIGHBRIDGE_HEARTBEAT_TIMEOUT: "900" }), /did you mean WEIGHBRIDGE_HEARTBEAT_TIMEOUT_MS\?/);
+});
+
+test("a training's scheduler has the port that was asked for", async () => {
+  const { processes, scheduler } = await planProcesses({ plan: planTraining("lenet", { ...FLAGS, schedulerPort: 9700 }) }, {});
+  assert.equal(scheduler.schedulerPort, 9700);
+  for (const { env } of processes) assert.equal(loadConfig({ env }).schedulerPort, 9700);
+});
+
+test("a training whose port is taken is refused before it makes its directory", async () => {
+  const taken = createServer();
+  await new Promise<void>((listening) => void taken.listen(0, "127.0.0.1", listening));
+  const { port: schedulerPort } = taken.address() as AddressInfo;
+  const checkpointDir = join(temporaryDirectory("train-port"), "runs");
+  const plan = planTraining("mf", { ...FLAGS, checkpoint: true, checkpointDir, schedulerPort });
+  const run = runTraining(plan, false, new StandardOutput(process.stdout));
+  await assert.rejects(run, throwsCode("PORT_IN_USE", new RegExp(String(schedulerPort)))).finally(() => taken.close());
+  assert.ok(!existsSync(checkpointDir));
 });

@@ -10,7 +10,7 @@ import { type JobPlan, modulePath, type Program, planJob } from "../../node/laun
 import { LineStream, tagLines } from "../../node/launcher/node-output.ts";
 import type { NodeProcess, ProcessEnd } from "../../node/launcher/node-process.ts";
 import { FAILED_EXIT_CODE } from "../../node/launcher/process-errors.ts";
-import { copyLostText, exitCodeOf, forwardEnds, givenUpText, schedulerTexts, serverLostText } from "../launch.ts";
+import { checkSchedulerAddress, copyLostText, exitCodeOf, forwardEnds, givenUpText, schedulerTexts, serverLostText } from "../launch.ts";
 import type { StandardOutput } from "../standard-output.ts";
 import { causeText, closingOf, endLines, shortCause } from "./closing-lines.ts";
 import { parseReport } from "./report.ts";
@@ -61,11 +61,12 @@ export type Run = {
 
 /**
  * Returns the exit code. Throws, before anything starts, if the plan, the directory for checkpoints or the data is
- * wrong.
+ * wrong, or the port is taken.
  */
 export async function runTraining(wanted: TrainPlan, isResumed: boolean, output: StandardOutput): Promise<number> {
   requireData(wanted);
   await requireSamples(wanted);
+  if (wanted.schedulerPort !== undefined) await checkSchedulerAddress((await planProcesses({ plan: wanted })).scheduler);
   const run = isResumed ? await resumedRun(wanted) : newRun(wanted);
   const { processes, scheduler, serversOf, workerOf } = await planProcesses(run);
   const { plan, directory, resumedFrom } = run;
@@ -122,6 +123,7 @@ export async function planProcesses({ plan, directory, resumedFrom }: Run, env: 
       workerCount: plan.workers,
       ...(plan.workersMax === undefined ? {} : { workerCountMax: plan.workersMax }),
       replicas: plan.replicas,
+      ...(plan.schedulerPort === undefined ? {} : { schedulerPort: plan.schedulerPort }),
       ...(directory === undefined ? {} : { checkpointDir: directory }),
       ...(resumedFrom === undefined ? {} : { restore: resumedFrom }),
     },

@@ -66,6 +66,17 @@ test("says who has which rank when all are there, and not before", () => {
   assert.deepEqual(news.since({ version: 3, nodes: complete }), []);
 });
 
+test("says nothing of processes that end when the job is done, whoever died before", () => {
+  const news = new RosterLines({ serverCount: 1, workerCount: 2, replicas: 2 });
+  const nodes = (...workers: NodeState[]): RosterEntry[] => workers.map((state, rank) => entry("worker", rank, state));
+  const [server, standby] = [entry("server", 0), { ...entry("standby", 0), token: "t" }];
+  news.since({ version: 1, nodes: [...nodes("alive", "alive"), server, standby] });
+  assert.deepEqual(news.since({ version: 2, nodes: [...nodes("dead", "alive"), server, standby] }), ["worker 0 is dead"]);
+  assert.deepEqual(news.since({ version: 3, nodes: [...nodes("dead", "left"), server, { ...standby, state: "left" }] }), []);
+  const promoted: RosterEntry = { ...server, incarnation: 2, token: "t", continues: 1 };
+  assert.deepEqual(news.since({ version: 4, nodes: [...nodes("dead", "left"), promoted, { ...standby, state: "left" }] }), []);
+});
+
 test("later says who died, and nothing of those who leave", () => {
   const news = new RosterLines({ serverCount: 0, workerCount: 2 });
   news.since({ version: 1, nodes: [entry("worker", 0), entry("worker", 1)] });

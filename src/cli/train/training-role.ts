@@ -12,6 +12,7 @@ import type { ClusterNode } from "../../cluster/cluster-node.ts";
 import { loadConfig } from "../../node/config/config.ts";
 import type { NodeConfig } from "../../node/config/node-config.ts";
 import { RosterChanges, registrationLines } from "../../node/run-scheduler.ts";
+import type { ScheduledRoster } from "../../scheduler/scheduler-options.ts";
 import type { ServerNode } from "../../server/server-node.ts";
 import { nameOf, roleOf } from "../../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../../wire/roster.ts";
@@ -104,7 +105,7 @@ function named(entries: readonly RosterEntry[]): string {
 
 /**
  * The lines that the scheduler of a training job prints: the rank of each node once all have joined; later, which node
- * died or came back.
+ * died or came back, and of servers nothing more when the job is done.
  */
 export class RosterLines {
   readonly #changes: RosterChanges;
@@ -117,10 +118,13 @@ export class RosterLines {
   }
 
   /** The lines to print about a newer roster. */
-  since(roster: RosterView): string[] {
+  since(roster: ScheduledRoster): string[] {
     const changes = this.#changes.since(roster);
-    // A worker that leaves is done.
-    if (this.#isStarted) return changes.filter((sentence) => !sentence.endsWith("has left"));
+    if (this.#isStarted) {
+      const isDone = jobState(roster, { workerCount: 0 }).kind === "done"; // then servers end, in any order
+      // A worker that leaves is done.
+      return changes.filter((sentence) => !sentence.endsWith("has left") && (!isDone || sentence.startsWith("worker ")));
+    }
     const { nodes } = roster;
     if (nodes.length < this.#nodeCount || nodes.some(({ state }) => state !== "alive")) return [];
     this.#isStarted = true;

@@ -157,6 +157,31 @@ test("goes on without a process whose servers another one has, once the cluster 
   assert.deepEqual(lost, ["a"]);
 });
 
+test("of two processes with the same server, the one that says so is named as the standby, until it leads", async () => {
+  const reports = (line: string): string => `require("node:fs").writeSync(3, "${line}:\\n"); ${WAIT}`;
+  const takesOver = `process.on("SIGUSR2", () => { require("node:fs").writeSync(3, "head:\\n"); console.log("told"); }); ${reports("standby")}`;
+  const names: string[] = [];
+  for (const code of [reports("standby"), reports("head"), takesOver]) {
+    const { job, up, processes } = start([{ ...processPlan("server 0", code), role: "server" }]);
+    await up;
+    const [copy] = processes;
+    if (code === takesOver) {
+      const told = new Promise((resolve) => copy?.stdout.once("data", resolve));
+      copy?.signal("SIGUSR2");
+      await told;
+    }
+    copy?.signal("SIGKILL");
+    const outcome = await job.outcome;
+    assert.ok(outcome.kind === "failed");
+    names.push(endText(outcome.culprit).replace(String(copy?.pid), "PID"));
+  }
+  assert.deepEqual(names, [
+    "the standby of server 0 (process PID) was ended by SIGKILL",
+    "server 0 (process PID) was ended by SIGKILL",
+    "server 0 (process PID) was ended by SIGKILL",
+  ]);
+});
+
 test("the others are told why the job ends before they are ended", async () => {
   const listens = `
     const pipe = new (require("node:net").Socket)({ fd: 3 });
@@ -172,6 +197,22 @@ test("the others are told why the job ends before they are ended", async () => {
   processes[1]?.signal("SIGKILL");
   assert.equal((await job.outcome).kind, "failed");
   assert.match(text, /told: b was ended by SIGKILL/);
+});
+
+test("the scheduler hears that the job is ended before others are: it lets nobody take over (Job.J5)", async () => {
+  const listens = `
+    const pipe = new (require("node:net").Socket)({ fd: 3 });
+    pipe.on("data", (line) => console.log("told: " + line));
+    console.log("up");`;
+  const scheduler: ProcessPlan = { ...processPlan("s", listens), role: "scheduler" };
+  const patient = `process.on("SIGINT", () => setTimeout(() => process.exit(0), 100)); ${WAIT}`;
+  const { job, up, processes } = start([scheduler, { ...processPlan("a", patient), role: "server" }]);
+  await up;
+  const told = new Promise((resolve) => processes[0]?.stdout.once("data", resolve));
+  job.interrupt("SIGINT");
+  assert.equal(String(await told), "told: ending:\n\n");
+  assert.ok(processes[1]?.isRunning);
+  assert.equal((await job.outcome).kind, "interrupted");
 });
 
 test("a process that still starts when the job fails reads the reason before it is ended, if it prints it (Job.J10)", async () => {

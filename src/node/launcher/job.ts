@@ -14,7 +14,8 @@
 //   Job.J4. A process that was declared dead is ended when all others have ended well or wait for it alone, and not
 //       before: it may be stopped at a breakpoint. Its end is no failure, and the scheduler is notified that it is
 //       gone. One that was started again (Job.J7) is not the one that died: it has COMEBACK_MS to join.
-//   Job.J5. When a job is ended, the scheduler is ended last: the others would report that it is unreachable.
+//   Job.J5. When a job is ended, the scheduler is ended last: the others would report that it is unreachable. It hears
+//       first that all others are being ended: no standby takes over from a server that ends a moment before it.
 //   Job.J6. Once the cluster was complete, the end of a process is no failure while another one has the same ranks: a
 //       copy of the same servers. Copies that outlive the scheduler's good end, since they are stopped, are ended, and
 //       so are servers without parts (Job.J8).
@@ -37,7 +38,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
 import type { Role } from "../config/node-config.ts";
 import type { ProcessPlan } from "./job-plan.ts";
-import { DEAD_GRACE_MS, type DeadReport, GONE_LINE, GRACE_MS, LOST_LINE, type ServersReport } from "./launcher-pipe.ts";
+import { DEAD_GRACE_MS, type DeadReport, ENDING_LINE, GONE_LINE, GRACE_MS, LOST_LINE, type ServersReport } from "./launcher-pipe.ts";
 import { endText, NodeProcess, type ProcessEnd } from "./node-process.ts";
 import { OUR_LINE } from "./process-errors.ts";
 
@@ -93,7 +94,7 @@ export type JobOptions = {
   /** Called for a process that failed, and whose servers another process has too (Job.J6). */
   readonly onCopyLost?: (end: ProcessEnd) => void;
   /** Called for a process that does not end by itself, before it is ended. */
-  readonly onGivenUp?: (plan: ProcessPlan, why: GivenUp) => void;
+  readonly onGivenUp?: (process: Pick<NodeProcess, "name">, why: GivenUp) => void;
   /** Brings processes back that failed (Job.J7). Left out, a failure ends the job. */
   readonly restart?: RestartRules | undefined;
   /** Called for a process that failed and will be started again after this long. */
@@ -349,7 +350,7 @@ export class Job {
     const { onGivenUp, deadGraceMs = DEAD_GRACE_MS } = this.#options;
     if (this.#givenUp.has(process.plan)) return;
     this.#givenUp.add(process.plan);
-    onGivenUp?.(process.plan, why);
+    onGivenUp?.(process, why);
     process.signal("SIGTERM");
     const timer = setTimeout(() => process.signal("SIGKILL"), deadGraceMs);
     process.ended.finally(() => clearTimeout(timer)).catch(() => {}); // It does not reject.
@@ -386,6 +387,7 @@ export class Job {
     this.#ending = ending;
     this.#over.abort();
     this.#endSignal = signal;
+    for (const process of this.#running) if (process.plan.role === "scheduler") process.send(ENDING_LINE);
     for (const process of this.#running) if (process.plan.role !== "scheduler") this.#endProcess(process);
     this.#endScheduler();
     clearTimeout(this.#killTimer);

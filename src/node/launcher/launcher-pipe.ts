@@ -2,17 +2,19 @@
 // system closes the launcher's end however the launcher ends.
 //
 //   to the process      why the job ends, in words; to the scheduler's "gone:": no dead node that it reported has a
-//                       process; and "lost:3": no process comes any more for a server that is waited for
+//                       process; "lost:3": no process comes any more for a server that is waited for; and "ending:":
+//                       all processes of the job are being ended
 //   to the launcher     from every process that watches: "watching:" when it has begun to, and "exit:1" when it exits;
+//                       from one of the two processes of a server "standby:" or "head:", each time that changes;
 //                       from the scheduler's process: "complete:" when all nodes have joined, and all nodes that are
 //                       dead now: "dead:worker 1,worker 3", or "only-dead:…" when nobody else is at work; and the ranks
 //                       of the servers that there are to be, and of those that have parts: "servers:0,1,2/0,1"; and the
 //                       ranks of the workers that there are to be, when that was asked for: "workers:0,1,2"
 //
-// Inside a process, the scheduler's node publishes its dead nodes and its servers through Node's diagnostics channels,
-// by name: the script may have loaded another copy of the package.
+// Inside a process, the scheduler's node publishes its dead nodes and its servers, and hears that the job is ended,
+// through Node's diagnostics channels, by name: the script may have loaded another copy of the package.
 
-import { channel, subscribe } from "node:diagnostics_channel";
+import { channel, subscribe, unsubscribe } from "node:diagnostics_channel";
 import { writeSync } from "node:fs";
 import { Socket } from "node:net";
 import { nameOf } from "../../wire/node-id.ts";
@@ -28,7 +30,12 @@ export const DEAD_GRACE_MS = 1000;
 export const GONE_LINE = "gone:";
 /** Followed by the rank of a server that there is to be, and for which no process is left. */
 export const LOST_LINE = "lost:";
+/** All processes of the job are being ended: nobody has to take over. */
+export const ENDING_LINE = "ending:";
 export const COMPLETE_LINE = "complete:";
+/** Which of the two processes of a server this one is from now on. */
+export const COPY_LINES = { standby: "standby:", head: "head:" } as const;
+export type Copy = keyof typeof COPY_LINES;
 /** The process reads this pipe from now on. */
 export const WATCHING_LINE = "watching:";
 
@@ -83,6 +90,8 @@ export function parseDeadReport(line: string): DeadReport | undefined {
 const CHANNEL = "weighbridge:dead-nodes";
 const SERVERS_CHANNEL = "weighbridge:servers";
 const WORKERS_CHANNEL = "weighbridge:workers";
+const COPY_CHANNEL = "weighbridge:copy";
+const ENDING_CHANNEL = "weighbridge:job-ending";
 
 export type DeadNodes = {
   /** All that are dead now: "worker 1". */
@@ -113,6 +122,19 @@ export function publishWorkers(ranks: readonly number[]): void {
   channel(WORKERS_CHANNEL).publish(ranks);
 }
 
+/** Publishes which of the two processes of its server this one is, by the token that it registered with. */
+export function publishCopy({ nodes }: RosterView, token: string): void {
+  const own = nodes.find((entry) => entry.role !== "worker" && entry.state === "alive" && entry.token === token);
+  if (own !== undefined) channel(COPY_CHANNEL).publish((own.role === "standby" ? "standby" : "head") satisfies Copy);
+}
+
+/** Calls `listener` when the launcher ends all processes of the job. Returns the function that stops it. */
+export function onJobEnding(listener: () => void): () => void {
+  const heard = (): void => listener();
+  subscribe(ENDING_CHANNEL, heard);
+  return () => void unsubscribe(ENDING_CHANNEL, heard);
+}
+
 function onDeadNodes(listener: (dead: DeadNodes) => void): void {
   subscribe(CHANNEL, (message) => listener(message as DeadNodes)); // Published above, maybe by another copy of it.
 }
@@ -137,12 +159,18 @@ export function watchLauncher({ onReason = () => {}, onGone = endSoon }: Launche
     send(serversLine(servers));
   });
   subscribe(WORKERS_CHANNEL, (message) => send(`workers:${(message as readonly number[]).join(",")}`));
+  let copy: Copy | undefined;
+  subscribe(COPY_CHANNEL, (message) => {
+    if (message !== copy) send(COPY_LINES[message as Copy]); // published above
+    copy = message as Copy;
+  });
   pipe.on("error", () => {}); // A broken pipe also closes.
   pipe.on("close", onGone);
   pipe
     .pipe(
       new LineStream((line) => {
         if (line === GONE_LINE) dismissDead();
+        else if (line === ENDING_LINE) channel(ENDING_CHANNEL).publish(undefined);
         else if (line.startsWith(LOST_LINE)) lose(Number(line.slice(LOST_LINE.length)));
         else onReason(line);
         return undefined;

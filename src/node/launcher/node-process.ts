@@ -16,6 +16,8 @@ import { Deferred } from "../../base/deferred.ts";
 import type { ProcessPlan } from "./job-plan.ts";
 import {
   COMPLETE_LINE,
+  COPY_LINES,
+  type Copy,
   type DeadReport,
   GRACE_MS,
   parseDeadReport,
@@ -29,6 +31,8 @@ import { ErrorTail, LineStream } from "./node-output.ts";
 
 export type ProcessEnd = {
   readonly plan: ProcessPlan;
+  /** As NodeProcess.name. */
+  readonly name: string;
   /** Both null: it could not be started. */
   readonly exitCode: number | null;
   readonly signal: NodeJS.Signals | null;
@@ -66,6 +70,8 @@ export class NodeProcess {
   readonly #exitGraceMs: number;
   readonly #watching = new Deferred<void>();
   #isRunning = true;
+  /** What it reported last; undefined: its server has no other process, or it is not known which one leads. */
+  #copy: Copy | undefined;
   /** What it reported (NodeProcess.N1). */
   #reportedExitCode: number | undefined;
   #exitTimer: NodeJS.Timeout | undefined;
@@ -91,6 +97,12 @@ export class NodeProcess {
   get nodeNames(): readonly string[] {
     const { role, ranks } = this.plan;
     return role === "scheduler" ? [role] : ranks.map((rank) => `${role} ${rank}`);
+  }
+
+  /** As people read it; of two processes of a server, also which one it is. */
+  get name(): string {
+    const { name } = this.plan;
+    return this.#copy === undefined ? name : `${this.#copy === "standby" ? "the standby of " : ""}${name} (process ${this.pid})`;
   }
 
   get pid(): number | undefined {
@@ -135,6 +147,8 @@ export class NodeProcess {
       const workers = parseWorkersReport(line);
       if (workers !== undefined) onWorkers(workers);
       if (line === COMPLETE_LINE) onComplete();
+      if (line === COPY_LINES.standby) this.#copy = "standby";
+      if (line === COPY_LINES.head) this.#copy = "head";
       if (line === WATCHING_LINE) this.#watching.resolve();
       const exitCode = parseExitCode(line);
       if (exitCode !== undefined) this.#expectExit(exitCode);
@@ -170,14 +184,20 @@ export class NodeProcess {
     const giveUp = new AbortController();
     await Promise.race([closed.promise, sleep(OUTPUT_WAIT_MS, undefined, { signal: giveUp.signal }).catch(() => {})]);
     giveUp.abort();
-    return { plan: this.plan, ...end, reason: failure ?? (isFromOutside(end.signal) ? undefined : tail.reason) };
+    const { plan, name } = this;
+    return {
+      plan,
+      name,
+      ...end,
+      reason: failure ?? (isFromOutside(end.signal) ? undefined : tail.reason),
+    };
   }
 }
 
 /** A failure in words: "worker 1 ended with exit code 3: Error: no data". */
-export function endText({ plan, exitCode, signal, reason }: ProcessEnd): string {
+export function endText({ name, exitCode, signal, reason }: ProcessEnd): string {
   const how = signal !== null ? `was ended by ${signal}` : exitCode !== null ? `ended with exit code ${exitCode}` : "could not be started";
-  return `${plan.name} ${how}${reason === undefined ? "" : `: ${reason}`}`;
+  return `${name} ${how}${reason === undefined ? "" : `: ${reason}`}`;
 }
 
 /** Signals that a process does not cause itself: what it printed last does not say why it ended. */
