@@ -81,12 +81,12 @@ suite("stopped servers", { concurrency: 2 }, () => {
     const isFilled = (copies: readonly Running[]): boolean => copies.some(({ stderr }) => /the standby has everything/.test(stderr));
     await goesOn();
     await stop(...first);
-    await scheduler.says(/server 0 is dead, and is waited for/);
+    await scheduler.says(/server 0 was stopped, and is awaited/);
     first = start(0, 0);
     await until(() => isFilled(first), "the other to be filled");
     await goesOn();
     await stop(...first, ...second);
-    await scheduler.says(/server 1 is dead, and is waited for/);
+    await scheduler.says(/server 1 was stopped, and is awaited/);
     [first, second] = [start(0, 0), start(1, 1)];
     await until(() => isFilled(first) && isFilled(second), "the others to be filled");
     await goesOn();
