@@ -1,9 +1,11 @@
-// asleep — Goal: a node that neither hears nor says anything for an hour, and then wakes up, is told that it was
-// replaced or given up (FENCED), or is taken back: nobody hangs, and each push counts once.
+// asleep — Goal: a node that neither hears nor says anything for an hour, and then goes on, is told that it was replaced
+// or given up (FENCED), or is taken back: nobody hangs, and each push counts once. It was cut off, and its timers ran,
+// or it was stopped, as by SIGSTOP or a lid that is closed, and all its timers are late.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Session } from "../../src/api/session.ts";
+import type { CancelTimer, Clock } from "../../src/base/clock.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
@@ -26,39 +28,104 @@ async function push(table: Embedding): Promise<void> {
   });
 }
 
+/** The clock of a process that can be stopped: what is due meanwhile happens when it goes on. */
+class StoppableClock implements Clock {
+  readonly #clock: Clock;
+  #due: (() => void)[] | undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  stop(): void {
+    this.#due = [];
+  }
+
+  goOn(): void {
+    const due = this.#due ?? [];
+    this.#due = undefined;
+    for (const run of due) run();
+  }
+
+  nowMs(): number {
+    return this.#clock.nowMs();
+  }
+
+  after(delayMs: number, fire: () => void): CancelTimer {
+    let isCancelled = false;
+    const cancel = this.#clock.after(delayMs, () => this.#run(() => isCancelled || fire()));
+    return () => {
+      isCancelled = true;
+      cancel();
+    };
+  }
+
+  soon(run: () => void): void {
+    this.#clock.soon(() => this.#run(run));
+  }
+
+  afterInput(run: () => void): void {
+    this.#clock.afterInput(() => this.#run(run));
+  }
+
+  #run(run: () => void): void {
+    if (this.#due === undefined) run();
+    else this.#due.push(run);
+  }
+}
+
 /**
  * Who sleeps, and who is told that the job has gone on without it. A standby that its scheduler does not hear of is
- * given up.
+ * given up; a scheduler that was itself stopped has given up nobody (Roster.R10).
  */
-for (const [who, sleeper, fenced] of [
+for (const [who, sleeper, given] of [
   ["head", HEAD, HEAD],
   ["standby", STANDBY, STANDBY],
   ["worker", SLEEPY_WORKER, undefined],
   ["scheduler", SCHEDULER_ID, STANDBY],
 ] as const)
-  test(`a ${who} wakes up after an hour: ${fenced === undefined ? "it is taken back" : "whoever was given up is FENCED"}, and each push counts once`, async () => {
-    const cluster = new SimCluster({ seed: 1, serverCount: 1, workerCount: 2, replicas: 2, ...TIMES, settle: SETTLING });
-    await cluster.start();
-    const sessions = await cluster.run(Promise.all(WORKERS.map((rank) => Session.open(cluster.worker(rank).node, DEADLINE))));
-    const spec = { dim: 1, consistency: "asp", optimizer: { type: "sum" } } as const;
-    const tables = await cluster.run(Promise.all(sessions.map((session) => session.embedding("rows", spec, DEADLINE))));
-    await cluster.run(Promise.all(tables.map(push)));
-    cluster.network.isolate(cluster.hostOf(sleeper));
-    const awake = tables.filter((_, rank) => idOf("worker", rank) !== sleeper);
-    await cluster.run(Promise.all(awake.map(push)));
-    await cluster.clock.advance(HOUR_MS);
-    cluster.network.heal();
-    await cluster.clock.advance(TIMES.heartbeatTimeoutMs);
-    const failed = cluster.nodes().filter((node) => cluster.office(node).node.failure !== undefined);
-    assert.deepEqual(failed, fenced === undefined ? [] : [fenced]);
-    for (const node of failed) assert.equal(cluster.office(node).node.failure?.code, "FENCED");
-    const { nodes } = cluster.scheduler.roster;
-    const alive = nodes.filter(({ state }) => state === "alive").map(({ label }) => label);
-    const expected = cluster.nodes().filter((node) => node !== SCHEDULER_ID && !failed.includes(node));
-    assert.deepEqual(alive.sort(), expected.map((node) => cluster.hostOf(node)).sort());
-    await cluster.run(Promise.all(tables.map(push)));
-    await cluster.run(Promise.all(sessions.map((session) => session.barrier(DEADLINE))));
-    for (const table of tables)
-      assert.deepEqual([...(await cluster.run(table.pull([7], undefined, DEADLINE)))], [2 * WORKERS.length + awake.length]);
-    await cluster.run(Promise.all(cluster.nodes().map((node) => cluster.office(node).close())));
-  });
+  for (const how of ["cut off", "stopped"] as const) {
+    const fenced = how === "stopped" && who === "scheduler" ? undefined : given;
+    test(`a ${who} that was ${how} goes on after an hour: ${fenced === undefined ? "all are taken back" : "whoever was given up is FENCED"}, and each push counts once`, async () => {
+      let sleepy: StoppableClock | undefined;
+      const optionsOf = (node: number) => {
+        if (node !== sleeper) return {};
+        sleepy = new StoppableClock(cluster.clock);
+        return { clock: sleepy };
+      };
+      const cluster: SimCluster = new SimCluster({
+        seed: 1,
+        serverCount: 1,
+        workerCount: 2,
+        replicas: 2,
+        ...TIMES,
+        settle: SETTLING,
+        optionsOf,
+      });
+      await cluster.start();
+      const sessions = await cluster.run(Promise.all(WORKERS.map((rank) => Session.open(cluster.worker(rank).node, DEADLINE))));
+      const spec = { dim: 1, consistency: "asp", optimizer: { type: "sum" } } as const;
+      const tables = await cluster.run(Promise.all(sessions.map((session) => session.embedding("rows", spec, DEADLINE))));
+      await cluster.run(Promise.all(tables.map(push)));
+      cluster.network.isolate(cluster.hostOf(sleeper));
+      if (how === "stopped") sleepy?.stop();
+      const awake = tables.filter((_, rank) => idOf("worker", rank) !== sleeper);
+      await cluster.run(Promise.all(awake.map(push)));
+      await cluster.clock.advance(HOUR_MS);
+      cluster.network.heal();
+      if (how === "stopped") sleepy?.goOn();
+      await cluster.clock.advance(TIMES.heartbeatTimeoutMs);
+      const failed = cluster.nodes().filter((node) => cluster.office(node).node.failure !== undefined);
+      assert.deepEqual(failed, fenced === undefined ? [] : [fenced]);
+      for (const node of failed) assert.equal(cluster.office(node).node.failure?.code, "FENCED");
+      const { nodes } = cluster.scheduler.roster;
+      const alive = nodes.filter(({ state }) => state === "alive").map(({ label }) => label);
+      const expected = cluster.nodes().filter((node) => node !== SCHEDULER_ID && !failed.includes(node));
+      assert.deepEqual(alive.sort(), expected.map((node) => cluster.hostOf(node)).sort());
+      await cluster.run(Promise.all(tables.map(push)));
+      await cluster.run(Promise.all(sessions.map((session) => session.barrier(DEADLINE))));
+      for (const table of tables)
+        assert.deepEqual([...(await cluster.run(table.pull([7], undefined, DEADLINE)))], [2 * WORKERS.length + awake.length]);
+      await cluster.run(Promise.all(cluster.nodes().map((node) => cluster.office(node).close())));
+    });
+  }
