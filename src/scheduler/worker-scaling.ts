@@ -91,8 +91,10 @@ export class WorkerScaling {
     const count = this.check(request);
     const staying = this.#staying();
     const leavers = request.leave === undefined ? staying.slice(count) : staying.filter(({ rank }) => request.leave?.includes(rank));
+    // WorkerScaling.W4: what is waited for already is taken back as well. Those that leave are not there to go back to.
+    const from = this.#wish !== undefined && this.isAwaiting ? this.#wish.from : staying.length;
     this.#stopWaiting();
-    this.#write({ count, from: this.#wish?.from ?? staying.length, timeoutMs }, leavers);
+    this.#write({ count, from, timeoutMs }, leavers);
     return this.report();
   }
 
