@@ -68,9 +68,9 @@ export class ScalingService {
 
   /** Takes back what is under way of servers and workers. Throws as Scaling.rollBack if nothing is. */
   async rollBack(direction?: ScalingDirection): Promise<RollBackReply> {
-    const { current } = this.scaling.report();
+    const { underWay } = this.scaling;
     const areWorkers = direction !== "in" && this.workers.isAwaiting;
-    const isServers = current !== undefined && (direction ?? current.direction) === current.direction;
+    const isServers = underWay !== undefined && (direction ?? underWay) === underWay;
     const [number, workerCount] = await Promise.all([
       isServers || !areWorkers ? this.scaling.rollBack(direction) : undefined,
       areWorkers ? this.workers.rollBack() : undefined,

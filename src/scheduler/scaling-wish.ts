@@ -88,6 +88,11 @@ export function directionOf({ from, to }: ServerSets): ScalingDirection {
   return to.some((rank) => !from.includes(rank)) ? "out" : "in";
 }
 
+/** The direction of a change that has not begun. */
+export function askedDirection({ to, leave }: ScalingWish["ask"], serverCount: number): ScalingDirection {
+  return leave !== undefined || (to !== undefined && to <= serverCount) ? "in" : "out";
+}
+
 /** What is wrong with a request, whatever the servers are, if anything. */
 export function checkRequest({ to, add, leave, timeoutMs = 1 }: ScaleRequest): void {
   const given = [to, add, leave].filter((one) => one !== undefined);

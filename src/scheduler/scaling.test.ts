@@ -231,6 +231,60 @@ test("a change that fails while parts move, or is rolled back meanwhile, is move
   }
 });
 
+test("a rollback while the servers are asked takes the change back, whatever they answer", async () => {
+  for (const answer of ["can", "cannot"] as const) {
+    const stage = new Stage();
+    const surveyed = new Deferred<void>();
+    const asked = stage.scaling.request({ to: 3 });
+    assert.equal(await asked, 1);
+    stage.survey = () => surveyed.promise;
+    await stage.scaling.request({ leave: [1] }); // it begins when the first has ended
+    const first = stage.scaling.rollBack("out");
+    await stage.settle();
+    assert.equal(await first, 1);
+    await stage.settle();
+    assert.equal(stage.scaling.report().current, undefined, "the servers are being asked");
+    await assert.rejects(stage.scaling.rollBack("out"), throwsCode("BAD_REQUEST", /no scale-out is under way/));
+    const back = stage.scaling.rollBack("in");
+    await stage.settle();
+    if (answer === "can") surveyed.resolve();
+    else surveyed.reject(new WeighbridgeError("UNSUPPORTED", "application 0 has keys"));
+    assert.equal(await back, 2);
+    assert.deepEqual([stage.moves, stage.servers, stage.ends()], [[], "0 1", ["1 rolledBack", "2 rolledBack"]], answer);
+  }
+});
+
+test("a rollback before a request is answered says that nothing is under way yet", async () => {
+  const stage = new Stage();
+  const surveyed = new Deferred<void>();
+  stage.survey = () => surveyed.promise;
+  const asked = stage.scaling.request({ to: 3 });
+  await assert.rejects(stage.scaling.rollBack(), throwsCode("BAD_REQUEST", /not accepted yet: the servers are asked whether they can/));
+  surveyed.resolve();
+  assert.equal(await asked, 1);
+});
+
+test("a restarted scheduler takes back a change that had not begun, and one that it has not gone on with yet", async () => {
+  for (const hasBegun of [true, false]) {
+    const journal = new StateJournal();
+    const first = new Stage(journal);
+    const wish = { number: 1, ask: { to: 3 }, timeoutMs: 1000, ...(hasBegun ? { begun: { from: [0, 1], to: [0, 1, 2] } } : {}) };
+    journal.write({ kind: "wish", wish });
+    first.isSettled = false;
+    first.scaling.rollBack("out").catch(() => {}); // it is closed before it is answered
+    first.scaling.close(new WeighbridgeError("CLOSED", "the scheduler was closed"));
+    const second = new Stage(journal);
+    second.scaling.review();
+    await second.settle();
+    assert.deepEqual([second.moves, second.servers, second.ends()], [[], "0 1", ["1 rolledBack"]], `${hasBegun}`);
+  }
+  const moved = new Stage();
+  moved.journal.write({ kind: "wish", wish: { number: 1, ask: { to: 1 }, timeoutMs: 1000, begun: { from: [0, 1], to: [0] } } });
+  moved.place([0]);
+  moved.isSettled = false;
+  await assert.rejects(moved.scaling.rollBack(), throwsCode("BAD_REQUEST", /has moved all parts/));
+});
+
 test("a way back that fails is tried again", async () => {
   const stage = new Stage();
   stage.come(2);
