@@ -3,7 +3,8 @@
 import { randomUUID } from "node:crypto";
 import { basename } from "node:path";
 import { WeighbridgeError } from "../base/errors.ts";
-import { type ManagedJob, SchedulerNode, type SchedulerNodeOptions } from "../scheduler/scheduler-node.ts";
+import type { ManagedJob } from "../scheduler/managed-job.ts";
+import { SchedulerNode, type SchedulerNodeOptions } from "../scheduler/scheduler-node.ts";
 import type { StateStore } from "../scheduler/state-store.ts";
 import { jobId } from "../wire/hello.ts";
 import type { NodeConfig } from "./config/node-config.ts";

@@ -20,7 +20,7 @@ import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import { idOf } from "../wire/node-id.ts";
 import type { PlacementView } from "../wire/roster.ts";
-import type { RollBackReply, ScalingDirection, ScalingReport, SurveyReply } from "../wire/scaling.ts";
+import type { RollBackReply, ScaleRequest, ScalingDirection, ScalingReport, SurveyReply, WorkersRequest } from "../wire/scaling.ts";
 import { Scaling, type ScalingOptions } from "./scaling.ts";
 import { namesOf, type ServerSets } from "./scaling-wish.ts";
 import { serveDurably } from "./scheduler-services.ts";
@@ -34,6 +34,9 @@ export type ScalingServiceOptions = Omit<ScalingOptions, "refusal" | "survey"> &
     /** False behind a gateway to another protocol. */
     readonly mayScale?: boolean | undefined;
   };
+
+/** What somebody asks of the servers, of the workers, or of both at once. */
+export type JobChange = { readonly servers?: ScaleRequest | undefined; readonly workers?: WorkersRequest | undefined };
 
 export class ScalingService {
   readonly scaling: Scaling;
@@ -60,6 +63,20 @@ export class ScalingService {
     peer.serve(serveDurably(journal, scalingWorkers, (_, request) => workers.request(request)));
     peer.serve(serveDurably(journal, scalingReport, () => this.report()));
     peer.serve(serveDurably(journal, scalingEnded, (_, { number }) => scaling.ended(number)));
+  }
+
+  /**
+   * Changes the numbers of servers and workers, both or neither. Returns the number of the change of the servers, if
+   * they change. Throws as Scaling.request and WorkerScaling.check; then nothing has changed.
+   */
+  async change({ servers, workers }: JobChange): Promise<number | undefined> {
+    if (workers !== undefined) this.workers.check(workers);
+    if (servers !== undefined) await this.scaling.survey(servers);
+    // Nothing happens between the checks and what they are for.
+    if (workers !== undefined) this.workers.check(workers);
+    const number = servers && this.scaling.submit(servers);
+    if (workers !== undefined) this.workers.request(workers);
+    return number;
   }
 
   report(): ScalingReport {
