@@ -6,7 +6,7 @@ import type { ManagedJob } from "../scheduler/managed-job.ts";
 import type { StatusReply } from "../wire/control.ts";
 import { count, list, object, optional, text } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
-import type { RollBackReply, ScalingDirection, ScalingReport } from "../wire/scaling.ts";
+import { type RollBackReply, requestIdShape, type ScalingDirection, type ScalingReport } from "../wire/scaling.ts";
 
 export const GET_ROUTES: Readonly<Record<string, (job: ManagedJob) => Promise<unknown>>> = {
   "/status": async (job) => {
@@ -34,13 +34,19 @@ function rolledBack(direction: ScalingDirection, { number }: RollBackReply): unk
   return { message: `Cluster scale ${direction} rollback success.`, code: "0", ...(number === undefined ? {} : { number }) };
 }
 
-const scaleOutShape = object({ worker_num: optional(count), server_num: count, timeout_ms: optional(count) });
+const scaleOutShape = object({
+  worker_num: optional(count),
+  server_num: count,
+  timeout_ms: optional(count),
+  request_id: optional(requestIdShape),
+});
 
 async function scaleOut(job: ManagedJob, body: unknown): Promise<number | undefined> {
-  requireOnly(body, ["worker_num", "server_num", "timeout_ms"]);
-  const { worker_num: workerCount = 0, server_num: serverCount, timeout_ms: timeoutMs } = scaleOutShape(body, "the body");
+  requireOnly(body, ["worker_num", "server_num", "timeout_ms", "request_id"]);
+  const { worker_num: workerCount = 0, server_num: serverCount, ...asked } = scaleOutShape(body, "the body");
+  const { timeout_ms: timeoutMs, request_id: requestId } = asked;
   const areServers = serverCount > 0 || workerCount === 0; // a request for nothing is refused as one for no servers
-  const how = timeoutMs === undefined ? {} : { timeoutMs };
+  const how = { ...(timeoutMs === undefined ? {} : { timeoutMs }), ...(requestId === undefined ? {} : { requestId }) };
   return await job.change({
     ...(areServers ? { servers: { add: serverCount, ...how } } : {}),
     ...(workerCount > 0 ? { workers: { add: workerCount, ...how } } : {}),

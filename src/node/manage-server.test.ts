@@ -5,8 +5,8 @@ import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { test } from "node:test";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import type { JobChange } from "../scheduler/known-requests.ts";
 import type { ManagedJob } from "../scheduler/managed-job.ts";
-import type { JobChange } from "../scheduler/scaling-service.ts";
 import type { StatusReply } from "../wire/control.ts";
 import { idOf } from "../wire/node-id.ts";
 import type { RollBackReply, ScalingReport } from "../wire/scaling.ts";
@@ -140,10 +140,12 @@ test("changes of the servers and workers are asked for in MindSpore's bodies, an
     assert.deepEqual(reply, { code: 200, body: { message: "Cluster begin to scale out.", code: "0" } });
     await post(server.port, "/scaleout", { body: '{"worker_num": 1, "server_num": 1, "timeout_ms": 5000}' });
     await post(server.port, "/scalein", { body: '{"node_ids": ["worker 1", "server 0"]}' });
+    await post(server.port, "/scaleout", { body: '{"server_num": 1, "request_id": "a"}' });
     const more = { add: 1, timeoutMs: 5000 };
     const both = [
       { servers: more, workers: more },
       { servers: { leave: [0] }, workers: { leave: [1] } },
+      { servers: { add: 1, requestId: "a" } },
     ];
     assert.deepEqual(job.asked, [{ workers: { add: 2 } }, ...both], "workers, too");
   } finally {

@@ -6,7 +6,8 @@
 //   GET  /nodes              MindSpore's list of nodes       { message, code: "0", nodeIds: [{ nodeId, rankId, role,
 //                                                            alive }] }
 //   GET  /state              MindSpore's word for the phase  { message, code: "0", cluster_state }
-//   POST /scaleout           { worker_num, server_num }      { message, code: "0", number }
+//   POST /scaleout           { worker_num, server_num,       { message, code: "0", number }
+//                              timeout_ms, request_id }
 //   POST /scalein            { node_ids }                    { message, code: "0", number }
 //   POST /scaleoutRollback, /scaleinRollback                 { message, code: "0", number }
 //   otherwise           400, 403, 404, 405, 413, 415, 503    { error_message, code: "1", error }

@@ -12,7 +12,8 @@ import { waitFor } from "../base/deferred.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
 import type { StatusReply } from "../wire/control.ts";
 import type { RollBackReply, ScalingDirection, ScalingReport } from "../wire/scaling.ts";
-import type { JobChange, ScalingService } from "./scaling-service.ts";
+import type { JobChange } from "./known-requests.ts";
+import type { ScalingService } from "./scaling-service.ts";
 import type { StateJournal } from "./state-journal.ts";
 
 /** A full disk may have room again within a moment; who asks waits no longer than for a tool's answer. */

@@ -322,7 +322,7 @@ test("servers that do not leave keep no change from ending", async () => {
 test("changes wait for each other, and what is asked for is counted from the end of those before", async () => {
   const stage = new Stage();
   await stage.scaling.request({ add: 1 });
-  await stage.scaling.request({ add: 1 });
+  await stage.scaling.request({ add: 1, requestId: "another one" });
   await stage.scaling.request({ to: 2 });
   assert.deepEqual([stage.scaling.report().current?.number, stage.scaling.report().queued], [1, [2, 3]]);
   for (const rank of [2, 3]) {
@@ -353,6 +353,23 @@ test("a request that is repeated changes nothing more, or is refused", async () 
   stage.come(2);
   await stage.settle();
   assert.deepEqual([stage.servers, stage.ends()], ["0 2", ["1 done", "2 done", "3 done"]]);
+  await stage.scaling.request({ add: 1 });
+  await stage.scaling.request({ add: 2 });
+  for (const add of [1, 2]) {
+    const message = new RegExp(`change ${add + 3} adds ${add} to the servers, and has not ended; .* request_id`);
+    await assert.rejects(stage.scaling.request({ add }), throwsCode("BAD_REQUEST", message), "whether it is under way or waits");
+  }
+});
+
+test("a request that is repeated while the first is not answered yet changes nothing more, or is refused", async () => {
+  for (const request of [{ add: 1 }, { leave: [1] }]) {
+    const stage = new Stage();
+    const outcomes = await Promise.allSettled([stage.scaling.request(request), stage.scaling.request(request)]);
+    assert.deepEqual(
+      outcomes.map(({ status }) => status),
+      ["fulfilled", "rejected"],
+    );
+  }
 });
 
 test("a change whose ground was taken back by the one before fails by itself", async () => {
@@ -412,7 +429,7 @@ test("what makes no sense, or cannot be, is refused, and nothing begins", async 
 
 test("so many changes may wait, and no more", async () => {
   const stage = new Stage();
-  for (let i = 0; i < 16; i++) await stage.scaling.request({ add: 1 });
+  for (let count = 3; count < 19; count++) await stage.scaling.request({ to: count });
   await assert.rejects(stage.scaling.request({ add: 1 }), throwsCode("QUEUE_FULL", /16 changes/));
 });
 

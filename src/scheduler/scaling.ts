@@ -27,6 +27,7 @@ import { nameOf, rankOf, roleOf } from "../wire/node-id.ts";
 import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import type { ScaleRequest, ScalingDirection, ScalingEnd, ScalingReport, ScalingStep, ScalingView } from "../wire/scaling.ts";
 import { type AwaitedServers, awaitedServers, awaitedText, isServed } from "./awaited-servers.ts";
+import { maybeRepeated } from "./known-requests.ts";
 import { PartShares } from "./part-shares.ts";
 import type { MoveProgress, PlacementMoves } from "./placement-moves.ts";
 import {
@@ -134,7 +135,7 @@ export class Scaling {
   /** `request` without a survey, which was before. */
   submit(request: ScaleRequest): number {
     this.#accept(request); // something may have happened since
-    const { timeoutMs = SCALING_TIMEOUT_MS, ...ask } = request;
+    const { timeoutMs = SCALING_TIMEOUT_MS, requestId: _, ...ask } = request;
     const number = this.#options.journal.state.scaling.highest + 1;
     this.#write({ number, ask, timeoutMs });
     this.#go();
@@ -142,13 +143,15 @@ export class Scaling {
   }
 
   /** The servers before and after. Throws what `request` throws without a survey. */
-  #accept({ timeoutMs = SCALING_TIMEOUT_MS, ...ask }: ScaleRequest): ServerSets {
+  #accept({ timeoutMs = SCALING_TIMEOUT_MS, requestId, ...ask }: ScaleRequest): ServerSets {
     checkRequest({ ...ask, timeoutMs });
     if (this.#closed !== undefined) throw this.#closed;
     const refusal = this.#options.refusal();
     if (refusal !== undefined) throw refusal;
     const from = this.#expected();
     const to = this.#after(ask, from);
+    const equal = ask.add === undefined ? undefined : this.#wishes.find((wish) => wish.ask.add === ask.add);
+    if (equal !== undefined && requestId === undefined) throw maybeRepeated(`change ${equal.number} adds ${ask.add} to the servers, and`);
     if (this.#wishes.length >= QUEUE_MAX)
       throw new WeighbridgeError("QUEUE_FULL", `${QUEUE_MAX} changes of the servers wait already`, { retryable: true });
     return { from, to };

@@ -197,3 +197,22 @@ test("more that are asked for while others are waited for are taken back with th
   const { wishedCount, leaving } = workers.report();
   assert.deepEqual([wishedCount, leaving], [2, [2]]);
 });
+
+test("as many more as were asked for already, and have not come, are refused without an id of their own", async () => {
+  const { workers, clock, journal, set } = stage({ max: 9 });
+  workers.request({ add: 1 });
+  workers.request({ add: 2 });
+  for (const { workers: those } of [{ workers }, stage({ journal, max: 9 })])
+    for (const add of [1, 2])
+      assert.throws(
+        () => those.request({ add }),
+        throwsCode("BAD_REQUEST", new RegExp(`adds ${add} to the workers has not ended; .*request_id`)),
+      );
+  assert.equal(workers.request({ add: 1, requestId: "another one" }).wishedCount, 6);
+  set(2, "alive");
+  await clock.advance(60_001);
+  assert.equal(workers.report().isBack, true);
+  assert.throws(() => workers.request({ add: 2 }), throwsCode("BAD_REQUEST"), "it is on its way back");
+  set(2, "left");
+  assert.equal(workers.request({ add: 2 }).wishedCount, 4, "it has ended");
+});
