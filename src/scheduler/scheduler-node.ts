@@ -77,6 +77,10 @@ export class SchedulerNode extends ClusterNode {
     return this.scheduler.isResumed;
   }
 
+  override get hasSuccessor(): boolean {
+    return this.#options.store !== undefined;
+  }
+
   /** Lets a standby take over at once, where there is one. */
   override async leave(): Promise<void> {
     await super.leave();

@@ -84,6 +84,8 @@ export class ServerNode extends MemberNode {
   readonly #durable: DurableLog | undefined;
   readonly #stop: PlannedStop | undefined;
   #hasBegun = false;
+  /** It has left, and the other process of its rank has what it had. */
+  #isHandedOver = false;
   /** Resolves when it has begun, or failed to, with what a process before has left. */
   readonly #cameBack = new Deferred<void>();
   /** Whether no part is its own any more, and it is to leave. */
@@ -156,13 +158,20 @@ export class ServerNode extends MemberNode {
     this.fail(error);
   }
 
+  override get hasSuccessor(): boolean {
+    return this.returns === true || this.#isHandedOver;
+  }
+
   /** A server whose state is on a disk by then is waited for. */
   override async leave(): Promise<void> {
     // PlannedStop.P4: the scheduler may have let it go on already.
     if (this.claim !== undefined && !this.#hasBegun) await Promise.race([this.#cameBack.promise, sleep(this.clock, COMEBACK_MS)]);
     const membership = this.#hasBegun ? this.#membership : undefined;
-    if (membership !== undefined && !this.#isRetired && (await this.#chain?.handOver(() => this.hasWorkers())) === true)
-      await this.#save(membership);
+    if (membership !== undefined && !this.#isRetired) {
+      const isAlone = await this.#chain?.handOver(() => this.hasWorkers());
+      this.#isHandedOver = isAlone === false && this.failure === undefined;
+      if (isAlone === true) await this.#save(membership);
+    }
     if ((this.#durable !== undefined && !this.#isRetired) || this.#stop?.isSaved === true) this.returns = true;
     await super.leave();
     if (this.#isRetired) await this.#durable?.remove(); // another server has what it had

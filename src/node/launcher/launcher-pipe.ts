@@ -3,8 +3,9 @@
 //
 //   to the process      why the job ends, in words; to the scheduler's "gone:": no dead node that it reported has a
 //                       process; and "lost:3": no process comes any more for a server that is waited for
-//   to the launcher     from every process that watches: "watching:" when it has begun to, and "exit:1" when it exits;
-//                       from the scheduler's process: "complete:" when all nodes have joined, and all nodes that are
+//   to the launcher     from every process that watches: "watching:" when it has begun to, "planned:" when it was
+//                       stopped and another process goes on with what it had, and "exit:1" when it exits; from the
+//                       scheduler's process: "complete:" when all nodes have joined, and all nodes that are
 //                       dead now: "dead:worker 1,worker 3", or "only-dead:…" when nobody else is at work; and the ranks
 //                       of the servers that there are to be, and of those that have parts: "servers:0,1,2/0,1"; and the
 //                       ranks of the workers that there are to be, when that was asked for: "workers:0,1,2"
@@ -17,6 +18,7 @@ import { writeSync } from "node:fs";
 import { Socket } from "node:net";
 import { nameOf } from "../../wire/node-id.ts";
 import type { RosterView } from "../../wire/roster.ts";
+import { PLANNED_END } from "../end-signal.ts";
 import { LineStream } from "./node-output.ts";
 
 /** The pipe on which a process learns that its launcher is gone, and before that, in a line, why the job ends. */
@@ -29,6 +31,8 @@ export const GONE_LINE = "gone:";
 /** Followed by the rank of a server that there is to be, and for which no process is left. */
 export const LOST_LINE = "lost:";
 export const COMPLETE_LINE = "complete:";
+/** The end that follows is planned: the process was stopped, and the next one goes on where it was. */
+export const PLANNED_LINE = "planned:";
 /** The process reads this pipe from now on. */
 export const WATCHING_LINE = "watching:";
 
@@ -137,6 +141,7 @@ export function watchLauncher({ onReason = () => {}, onGone = endSoon }: Launche
     send(serversLine(servers));
   });
   subscribe(WORKERS_CHANNEL, (message) => send(`workers:${(message as readonly number[]).join(",")}`));
+  subscribe(PLANNED_END, () => send(PLANNED_LINE));
   pipe.on("error", () => {}); // A broken pipe also closes.
   pipe.on("close", onGone);
   pipe

@@ -18,6 +18,7 @@ import {
   COMPLETE_LINE,
   type DeadReport,
   GRACE_MS,
+  PLANNED_LINE,
   parseDeadReport,
   parseServersReport,
   parseWorkersReport,
@@ -32,6 +33,8 @@ export type ProcessEnd = {
   /** Both null: it could not be started. */
   readonly exitCode: number | null;
   readonly signal: NodeJS.Signals | null;
+  /** It has announced this end, and the next process goes on where it was (EndSignal.E3). */
+  readonly isPlanned?: true;
   /**
    * The line of its standard error that best explains its end; undefined if there is none. SIGKILL leaves no time to
    * explain anything: what was written before is about something else.
@@ -66,6 +69,7 @@ export class NodeProcess {
   readonly #exitGraceMs: number;
   readonly #watching = new Deferred<void>();
   #isRunning = true;
+  #isPlanned = false;
   /** What it reported (NodeProcess.N1). */
   #reportedExitCode: number | undefined;
   #exitTimer: NodeJS.Timeout | undefined;
@@ -135,6 +139,7 @@ export class NodeProcess {
       const workers = parseWorkersReport(line);
       if (workers !== undefined) onWorkers(workers);
       if (line === COMPLETE_LINE) onComplete();
+      if (line === PLANNED_LINE) this.#isPlanned = true;
       if (line === WATCHING_LINE) this.#watching.resolve();
       const exitCode = parseExitCode(line);
       if (exitCode !== undefined) this.#expectExit(exitCode);
@@ -170,7 +175,8 @@ export class NodeProcess {
     const giveUp = new AbortController();
     await Promise.race([closed.promise, sleep(OUTPUT_WAIT_MS, undefined, { signal: giveUp.signal }).catch(() => {})]);
     giveUp.abort();
-    return { plan: this.plan, ...end, reason: failure ?? (isFromOutside(end.signal) ? undefined : tail.reason) };
+    const planned = this.#isPlanned ? { isPlanned: true as const } : {};
+    return { plan: this.plan, ...end, ...planned, reason: failure ?? (isFromOutside(end.signal) ? undefined : tail.reason) };
   }
 }
 
