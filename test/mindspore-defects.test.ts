@@ -80,13 +80,12 @@ test("defects 11 and 12, an HTTP interface that goes on after an error: a malfor
   const status: StatusReply = { job: "job-1", phase: "forming", serverCount: 2, workerCount: 1, uptimeMs: 5, nodes: [], waiting: [] };
   const report: ScalingReport = { wishedCount: 2, shares: [], queued: [], ended: [] };
   const asked: unknown[] = [];
-  const request = async (change: unknown): Promise<number> => {
-    asked.push(change);
+  const change = async (what: unknown): Promise<number> => {
+    asked.push(what);
     throw new WeighbridgeError("NO_ROUTE", "the cluster is not ready", { retryable: true });
   };
   const nothing = (): never => assert.fail("this was not asked for");
-  const workers = { request: nothing, check: nothing };
-  const job = { status: () => status, scaling: { request }, workers, rollBack: nothing, scalingReport: () => report };
+  const job = { status: async () => status, scalingReport: async () => report, change, rollBack: nothing };
   const server = await serveManagement(0, job);
   const at = (path: string): string => `http://127.0.0.1:${server.port}${path}`;
   try {
@@ -99,7 +98,7 @@ test("defects 11 and 12, an HTTP interface that goes on after an error: a malfor
       assert.match(((await reply.json()) as { error_message: string }).error_message, path === "/scalein" ? /is not JSON/ : /is not ready/);
       assert.deepEqual(await (await fetch(at("/status"))).json(), { ...status, scaling: report });
     }
-    assert.deepEqual(asked, [{ add: 2 }]); // what was malformed asked for nothing
+    assert.deepEqual(asked, [{ servers: { add: 2 } }]); // what was malformed asked for nothing
   } finally {
     await server.close();
   }

@@ -205,7 +205,10 @@ async function runJob({ processes, serversOf, workerOf }: JobPlan, output: Stand
     onAdded: ({ name }) => process.stderr.write(`weighbridge: ${name} is started\n`),
     onServerLost: (end) => process.stderr.write(`weighbridge: ${serverLostText(end)}\n`),
     restart,
-    onRestart: (end, delayMs) => process.stderr.write(`weighbridge: ${endText(end)}; it is started again in ${delayMs} ms\n`),
+    onRestart: (end, delayMs) => {
+      const when = delayMs === 0 ? "at once" : `in ${delayMs} ms`;
+      process.stderr.write(`weighbridge: ${endText(end)}; it is started again ${when}\n`);
+    },
     attach: (node) => showOutput(node, errors),
     onFailure: (culprit) => errors.addReason(culprit),
     onCopyLost: (end) => process.stderr.write(`weighbridge: ${copyLostText(end)}\n`),

@@ -176,6 +176,11 @@ export abstract class ClusterNode {
     this.peer.isLeaving = true;
   }
 
+  /** Once it has left: whether another process has, or gets, what this node had. */
+  get hasSuccessor(): boolean {
+    return false;
+  }
+
   /** Leaves the cluster without waiting for the others; a `finalize` that waits for them fails with ABORTED. */
   async close(): Promise<void> {
     this.#closing.abort();

@@ -7,7 +7,7 @@ import { onEndSignal } from "./end-signal.ts";
 
 test("nothing is done about a signal that the program listens for itself", () => {
   let leaves = 0;
-  const stop = onEndSignal(async () => void leaves++);
+  const stop = onEndSignal(async () => ++leaves < 0);
   const heard: string[] = [];
   const own = (signal: string): void => void heard.push(signal);
   process.on("SIGTERM", own);
@@ -24,7 +24,7 @@ test("a node without anything to say before its end leaves signals to the system
   const before = process.listenerCount("SIGTERM");
   const stopQuiet = onEndSignal(undefined);
   assert.equal(process.listenerCount("SIGTERM"), before);
-  const stop = onEndSignal(async () => {});
+  const stop = onEndSignal(async () => false);
   assert.equal(process.listenerCount("SIGTERM"), before + 1);
   stop();
   stopQuiet();

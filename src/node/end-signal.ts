@@ -7,7 +7,9 @@
 //       latest, or after what a server needs that saves its state first, or fills its standby.
 //   EndSignal.E2. Only servers, schedulers with standbys, and every node of process 1 listen: the system ends all
 //       others by itself.
+//   EndSignal.E3. An end after which another process goes on with what the node had is announced to the launcher.
 
+import { channel } from "node:diagnostics_channel";
 import { constants } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { isMainThread, parentPort } from "node:worker_threads";
@@ -19,6 +21,9 @@ const SIGNAL_SAVE_MS = 600_000;
 /** What a process sends to its server threads, which get no signals themselves. */
 export const LEAVE_MESSAGE = "weighbridge: leave";
 
+/** The channel of diagnostics for announcements (EndSignal.E3), and what a thread sends to its process instead. */
+export const PLANNED_END = "weighbridge:planned-end";
+
 const SIGNALS: readonly NodeJS.Signals[] = ["SIGTERM"];
 /** Process 1 has no default action for these either. */
 const INIT_SIGNALS: readonly NodeJS.Signals[] = ["SIGTERM", "SIGINT", "SIGHUP"];
@@ -28,10 +33,10 @@ type Leaving = { readonly checkpointDir?: string | undefined; readonly replicas?
 const LISTENER_NAME = "weighbridgeEndSignal";
 
 /**
- * Calls `leave` before a signal ends this process, if that is our task (EndSignal.E2), and waits for it (EndSignal.E1).
- * Returns a function that stops listening.
+ * Calls `leave` before a signal ends this process, if that is our task (EndSignal.E2), and waits for it (EndSignal.E1);
+ * it returns whether the end is planned (EndSignal.E3). Returns a function that stops listening.
  */
-export function onEndSignal(leave: (() => Promise<void>) | undefined, { checkpointDir, replicas = 1 }: Leaving = {}): () => void {
+export function onEndSignal(leave: (() => Promise<boolean>) | undefined, { checkpointDir, replicas = 1 }: Leaving = {}): () => void {
   const leaveMs = checkpointDir === undefined && replicas === 1 ? SIGNAL_LEAVE_MS : SIGNAL_SAVE_MS;
   if (!isMainThread) return leave === undefined ? () => {} : onThreadMessage(leave, leaveMs);
   const signals = process.pid === 1 ? INIT_SIGNALS : leave === undefined ? [] : SIGNALS;
@@ -39,8 +44,9 @@ export function onEndSignal(leave: (() => Promise<void>) | undefined, { checkpoi
     [LISTENER_NAME]: (signal: NodeJS.Signals): void => {
       if (listenersOf(signal).some(({ name }) => name !== LISTENER_NAME)) return; // the program's own
       const left = Promise.race([leave?.(), sleep(leaveMs)]);
-      const done = (): void => {
+      const done = (isPlanned: unknown): void => {
         process.off(signal, listener);
+        if (isPlanned === true) channel(PLANNED_END).publish(signal);
         if (listenersOf(signal).length > 0) return; // EndSignal.E1
         if (process.pid === 1) process.exit(128 + constants.signals[signal]);
         process.kill(process.pid, signal); // ends it as the signal does by default
@@ -58,10 +64,13 @@ function listenersOf(signal: NodeJS.Signals): { readonly name: string }[] {
   return process.listeners(signal) as { readonly name: string }[]; // all of them are functions
 }
 
-function onThreadMessage(leave: () => Promise<void>, leaveMs: number): () => void {
+function onThreadMessage(leave: () => Promise<boolean>, leaveMs: number): () => void {
   const listener = (message: unknown): void => {
     if (message !== LEAVE_MESSAGE) return;
-    const end = (): void => process.exit(0); // in a thread, this ends the thread only
+    const end = (isPlanned: unknown): void => {
+      if (isPlanned === true) parentPort?.postMessage(PLANNED_END);
+      process.exit(0); // in a thread, this ends the thread only
+    };
     Promise.race([leave(), sleep(leaveMs)]).then(end, end);
   };
   parentPort?.on("message", listener);

@@ -2,16 +2,19 @@
 // words, and what they mean here. Differences from MindSpore: docs/compatibility.md.
 
 import { badRequest } from "../base/errors.ts";
-import type { ManagedJob } from "../scheduler/scheduler-node.ts";
+import type { ManagedJob } from "../scheduler/managed-job.ts";
 import type { StatusReply } from "../wire/control.ts";
 import { count, list, object, optional, text } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
-import type { RollBackReply, ScalingDirection, ScalingReport } from "../wire/scaling.ts";
+import { type RollBackReply, requestIdShape, type ScalingDirection, type ScalingReport } from "../wire/scaling.ts";
 
-export const GET_ROUTES: Readonly<Record<string, (job: ManagedJob) => unknown>> = {
-  "/status": (job) => ({ ...job.status(), scaling: job.scalingReport() }),
-  "/nodes": (job) => nodes(job.status()),
-  "/state": (job) => state(job.status(), job.scalingReport()),
+export const GET_ROUTES: Readonly<Record<string, (job: ManagedJob) => Promise<unknown>>> = {
+  "/status": async (job) => {
+    const [status, scaling] = await Promise.all([job.status(), job.scalingReport()]);
+    return { ...status, scaling };
+  },
+  "/nodes": async (job) => nodes(await job.status()),
+  "/state": async (job) => state(...(await Promise.all([job.status(), job.scalingReport()]))),
 };
 
 /** `body` is what JSON gave. Throws BAD_REQUEST, and as Scaling does. */
@@ -31,28 +34,33 @@ function rolledBack(direction: ScalingDirection, { number }: RollBackReply): unk
   return { message: `Cluster scale ${direction} rollback success.`, code: "0", ...(number === undefined ? {} : { number }) };
 }
 
-const scaleOutShape = object({ worker_num: optional(count), server_num: count, timeout_ms: optional(count) });
+const scaleOutShape = object({
+  worker_num: optional(count),
+  server_num: count,
+  timeout_ms: optional(count),
+  request_id: optional(requestIdShape),
+});
 
-/** All of it or nothing: what is asked of workers is checked before servers are asked for. */
-async function scaleOut({ scaling, workers }: ManagedJob, body: unknown): Promise<number | undefined> {
-  requireOnly(body, ["worker_num", "server_num", "timeout_ms"]);
-  const { worker_num: workerCount = 0, server_num: serverCount, timeout_ms: timeoutMs } = scaleOutShape(body, "the body");
-  if (workerCount > 0) workers.check({ add: workerCount, timeoutMs });
+async function scaleOut(job: ManagedJob, body: unknown): Promise<number | undefined> {
+  requireOnly(body, ["worker_num", "server_num", "timeout_ms", "request_id"]);
+  const { worker_num: workerCount = 0, server_num: serverCount, ...asked } = scaleOutShape(body, "the body");
+  const { timeout_ms: timeoutMs, request_id: requestId } = asked;
   const areServers = serverCount > 0 || workerCount === 0; // a request for nothing is refused as one for no servers
-  const timeout = timeoutMs === undefined ? {} : { timeoutMs };
-  const number = areServers ? await scaling.request({ add: serverCount, ...timeout }) : undefined;
-  if (workerCount > 0) workers.request({ add: workerCount, ...timeout });
-  return number;
+  const how = { ...(timeoutMs === undefined ? {} : { timeoutMs }), ...(requestId === undefined ? {} : { requestId }) };
+  return await job.change({
+    ...(areServers ? { servers: { add: serverCount, ...how } } : {}),
+    ...(workerCount > 0 ? { workers: { add: workerCount, ...how } } : {}),
+  });
 }
 
 const scaleInShape = object({ node_ids: list(text) });
 
 async function scaleIn(job: ManagedJob, body: unknown): Promise<number | undefined> {
-  const { servers, workers } = leaving(job.status(), body);
-  if (workers.length > 0) job.workers.check({ leave: workers });
-  const number = servers.length > 0 || workers.length === 0 ? await job.scaling.request({ leave: servers }) : undefined;
-  if (workers.length > 0) job.workers.request({ leave: workers });
-  return number;
+  const { servers, workers } = leaving(await job.status(), body);
+  return await job.change({
+    ...(servers.length > 0 || workers.length === 0 ? { servers: { leave: servers } } : {}),
+    ...(workers.length > 0 ? { workers: { leave: workers } } : {}),
+  });
 }
 
 /** The ranks of the nodes with these ids, as /nodes has them, or names such as "server 2". Throws BAD_REQUEST. */

@@ -5,10 +5,11 @@ import assert from "node:assert/strict";
 import { connect } from "node:net";
 import { test } from "node:test";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-import type { ManagedJob } from "../scheduler/scheduler-node.ts";
+import type { JobChange } from "../scheduler/known-requests.ts";
+import type { ManagedJob } from "../scheduler/managed-job.ts";
 import type { StatusReply } from "../wire/control.ts";
 import { idOf } from "../wire/node-id.ts";
-import type { RollBackReply, ScaleRequest, ScalingReport, WorkersReport, WorkersRequest } from "../wire/scaling.ts";
+import type { RollBackReply, ScalingReport } from "../wire/scaling.ts";
 import { loadConfig } from "./config/config.ts";
 import { freePort } from "./launcher/free-port.ts";
 import { serveManagement } from "./manage-server.ts";
@@ -34,19 +35,12 @@ function jobOf(
 ): ManagedJob & { readonly asked: unknown[] } {
   const asked: unknown[] = [];
   const note = async (what: unknown): Promise<number> => asked.push(what);
-  const scaling = { request: (request: ScaleRequest) => note(request) };
   const rollBack = async (direction?: string): Promise<RollBackReply> => ({ number: await note(direction) });
-  const workers = {
-    check: ({ add = 0 }: WorkersRequest): number => {
-      if (add > 3) throw new WeighbridgeError("BAD_REQUEST", `this job has 2 to 5 workers; ${2 + add} were asked for`);
-      return 2 + add;
-    },
-    request: (request: WorkersRequest): WorkersReport => {
-      asked.push({ workers: request });
-      return { presentCount: 2, leaving: [], countMin: 2, countMax: 5 };
-    },
+  const change = async (what: JobChange): Promise<number | undefined> => {
+    const number = await note(what);
+    return what.servers === undefined ? undefined : number;
   };
-  return { status, scaling, workers, rollBack, scalingReport: report, asked };
+  return { status: async () => status(), scalingReport: async () => report(), change, rollBack, asked };
 }
 
 async function get(port: number, path: string, method = "GET"): Promise<{ readonly code: number; readonly body: unknown }> {
@@ -140,13 +134,20 @@ test("changes of the servers and workers are asked for in MindSpore's bodies, an
     assert.equal(await words("/scalein", '{"node_ids": ["server 0"]}'), "Cluster begin to scale in.");
     assert.equal(await words("/scaleoutRollback", ""), "Cluster scale out rollback success.");
     assert.equal(await words("/scaleinRollback", "{}"), "Cluster scale in rollback success.");
-    assert.deepEqual(job.asked.splice(0), [{ add: 2 }, { add: 1, timeoutMs: 5000 }, { leave: [0] }, { leave: [0] }, "out", "in"]);
+    const servers = [{ add: 2 }, { add: 1, timeoutMs: 5000 }, { leave: [0] }, { leave: [0] }].map((one) => ({ servers: one }));
+    assert.deepEqual(job.asked.splice(0), [...servers, "out", "in"]);
     const reply = await post(server.port, "/scaleout", { body: '{"worker_num": 2, "server_num": 0}' });
     assert.deepEqual(reply, { code: 200, body: { message: "Cluster begin to scale out.", code: "0" } });
     await post(server.port, "/scaleout", { body: '{"worker_num": 1, "server_num": 1, "timeout_ms": 5000}' });
     await post(server.port, "/scalein", { body: '{"node_ids": ["worker 1", "server 0"]}' });
-    const both = [{ add: 1, timeoutMs: 5000 }, { workers: { add: 1, timeoutMs: 5000 } }];
-    assert.deepEqual(job.asked, [{ workers: { add: 2 } }, ...both, { leave: [0] }, { workers: { leave: [1] } }], "workers, too");
+    await post(server.port, "/scaleout", { body: '{"server_num": 1, "request_id": "a"}' });
+    const more = { add: 1, timeoutMs: 5000 };
+    const both = [
+      { servers: more, workers: more },
+      { servers: { leave: [0] }, workers: { leave: [1] } },
+      { servers: { add: 1, requestId: "a" } },
+    ];
+    assert.deepEqual(job.asked, [{ workers: { add: 2 } }, ...both], "workers, too");
   } finally {
     await server.close();
   }
@@ -214,7 +215,6 @@ test("what is not there, makes no sense or comes from elsewhere is refused in wo
     await refused("/scaleout", { body: '{"server_num": -1}' }, 400, /server_num must be a whole number/);
     await refused("/scaleout", { body: '{"server_num": 1.5}' }, 400, /server_num must be a whole number/);
     await refused("/scaleout", { body: '{"server_num": 1, "server_nun": 1}' }, 400, /no "server_nun"/);
-    await refused("/scaleout", { body: '{"worker_num": 4, "server_num": 1}' }, 400, /2 to 5 workers; 6 were asked for/);
     await refused("/scalein", { body: '{"node_ids": "a:1"}' }, 400, /node_ids must be a list/);
     await refused("/scalein", { body: '{"node_ids": ["z:9"]}' }, 400, /there is no node "z:9"; GET \/nodes lists them/);
     await refused("/scalein", { body: `{"node_ids": ["${"x".repeat(70_000)}"]}` }, 413, /at most 65536 bytes/);
@@ -260,19 +260,24 @@ test("two nodes of one id, and a standby's id, are no server's", async () => {
   }
 });
 
-test("what the scheduler refuses has its code", async () => {
+test("what the scheduler refuses has its code, and what is not the caller's fault is 503", async () => {
   const job = jobOf();
-  const refusal = async (): Promise<number> => {
-    throw new WeighbridgeError("UNSUPPORTED", "application 0 has keys");
-  };
-  const server = await serveManagement(0, { ...job, scaling: { ...job.scaling, request: refusal } });
-  try {
-    assert.deepEqual(await post(server.port, "/scaleout", { body: '{"server_num": 2}' }), {
-      code: 400,
-      body: { error_message: "application 0 has keys", code: "1", error: "UNSUPPORTED" },
-    });
-  } finally {
-    await server.close();
+  for (const [code, status] of [
+    ["UNSUPPORTED", 400],
+    ["STATE_IO", 503],
+    ["DEADLINE", 503],
+  ] as const) {
+    const refusal = async (): Promise<never> => {
+      throw new WeighbridgeError(code, "not now");
+    };
+    const server = await serveManagement(0, { ...job, change: refusal, status: refusal });
+    try {
+      const answer = { code: status, body: { error_message: "not now", code: "1", error: code } };
+      assert.deepEqual(await post(server.port, "/scaleout", { body: '{"server_num": 2}' }), answer);
+      assert.deepEqual(await get(server.port, "/nodes"), answer);
+    } finally {
+      await server.close();
+    }
   }
 });
 

@@ -6,21 +6,24 @@
 //   GET  /nodes              MindSpore's list of nodes       { message, code: "0", nodeIds: [{ nodeId, rankId, role,
 //                                                            alive }] }
 //   GET  /state              MindSpore's word for the phase  { message, code: "0", cluster_state }
-//   POST /scaleout           { worker_num, server_num }      { message, code: "0", number }
+//   POST /scaleout           { worker_num, server_num,       { message, code: "0", number }
+//                              timeout_ms, request_id }
 //   POST /scalein            { node_ids }                    { message, code: "0", number }
 //   POST /scaleoutRollback, /scaleinRollback                 { message, code: "0", number }
-//   otherwise                400, 403, 404, 405, 413, 415    { error_message, code: "1", error }
+//   otherwise           400, 403, 404, 405, 413, 415, 503    { error_message, code: "1", error }
 //
 // Invariants:
 //   ManageServer.M1. What changes something is a POST of JSON, to a host that is this machine by its name: no page of a
 //       browser can send that here from elsewhere, and no answer has a header that would let it.
 //   ManageServer.M2. A body is at most BODY_BYTES_MAX long. A request that makes no sense changes nothing.
+//   ManageServer.M3. What is answered is durable (ManagedJob.M1). A scheduler that cannot write answers that
+//       (ManagedJob.M2).
 
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { badRequest, type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
-import type { ManagedJob } from "../scheduler/scheduler-node.ts";
+import type { ManagedJob } from "../scheduler/managed-job.ts";
 import { GET_ROUTES, POST_ROUTES } from "./manage-routes.ts";
 
 const LOOPBACK = "127.0.0.1";
@@ -67,7 +70,7 @@ async function answer(request: IncomingMessage, response: ServerResponse, job: M
     const paths = [...Object.keys(GET_ROUTES), ...Object.keys(POST_ROUTES)].join(", ");
     refuse(response, 404, `there is ${paths}, and no ${path}`);
   } else if (get !== undefined) {
-    if (method === "GET") send(response, 200, get(job));
+    if (method === "GET") send(response, 200, await get(job));
     else refuse(response, 405, `${path} is for GET, not ${method}`);
   } else if (post !== undefined) {
     if (method !== "POST") refuse(response, 405, `${path} is for POST, not ${method}`);
@@ -109,9 +112,13 @@ function isJson({ headers }: IncomingMessage): boolean {
   return (headers["content-type"] ?? "").split(";", 1)[0]?.trim().toLowerCase() === "application/json";
 }
 
+/** Not the caller's fault: the scheduler cannot write its state, was replaced, or ends. */
+const OUR_FAULTS: readonly ErrorCode[] = ["CLOSED", "DEADLINE", "FENCED", "STATE_HELD", "STATE_IO"];
+
 /** As MindSpore, whatever the caller got wrong is 400. */
 function statusOf(thrown: unknown): number {
-  return isWeighbridgeError(thrown) ? 400 : 500;
+  if (!isWeighbridgeError(thrown)) return 500;
+  return OUR_FAULTS.includes(thrown.code) ? 503 : 400;
 }
 
 function refuse(response: ServerResponse, status: number, problem: unknown): void {

@@ -48,14 +48,19 @@ export async function startProcessNode<N extends ClusterNode>(
   compose: (common: NodeOptions, surroundings: Surroundings) => N | Promise<N>,
 ): Promise<N> {
   const ended = new AbortController();
-  const leave = async (): Promise<void> => {
+  let composed: N | undefined;
+  const leave = async (): Promise<boolean> => {
     ended.abort();
-    await (await starting).leave();
+    await (await starting.catch(() => undefined))?.leave(); // one that still starts leaves by itself
+    return composed?.hasSuccessor === true;
   };
   const hasSuccessor = config.role === "server" || (config.role === "scheduler" && config.etcd !== undefined);
   const stopListening = onEndSignal(hasSuccessor ? leave : undefined, config);
   const signal = options.signal === undefined ? ended.signal : AbortSignal.any([options.signal, ended.signal]);
-  const starting = startComposed(config, { ...options, signal }, compose);
+  const starting = startComposed(config, { ...options, signal }, async (...given) => {
+    composed = await compose(...given);
+    return composed;
+  });
   try {
     const node = await starting;
     node.registerExitCallback(stopListening);

@@ -1,4 +1,4 @@
-// Goal: a scheduler refuses a range of workers that cannot be, before it listens.
+// Goal: a scheduler refuses a range of workers, and copies of servers, that cannot be, before it listens.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -15,4 +15,10 @@ test("refuses fewer workers than the start waits for, and more than ps-lite's pr
   );
   const many = loadConfig({ options: { ...BASE, workerCountMax: 4, van: "zmq" } });
   await assert.rejects(startScheduler(many), throwsCode("BAD_CONFIG", /is 4, but the counts of ps-lite's protocol are fixed/));
+});
+
+test("refuses copies of servers behind ps-lite's protocol, as the servers do", async () => {
+  const copies = loadConfig({ options: { ...BASE, replicas: 2, van: "zmq" } });
+  const message = /replicas is 2, but servers behind ps-lite's protocol \(van zmq\) are not replicated: use --van weighbridge/;
+  await assert.rejects(startScheduler(copies, { deadlineMs: 1000 }), throwsCode("BAD_CONFIG", message));
 });

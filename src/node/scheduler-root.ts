@@ -3,7 +3,8 @@
 import { randomUUID } from "node:crypto";
 import { basename } from "node:path";
 import { WeighbridgeError } from "../base/errors.ts";
-import { type ManagedJob, SchedulerNode, type SchedulerNodeOptions } from "../scheduler/scheduler-node.ts";
+import type { ManagedJob } from "../scheduler/managed-job.ts";
+import { SchedulerNode, type SchedulerNodeOptions } from "../scheduler/scheduler-node.ts";
 import type { StateStore } from "../scheduler/state-store.ts";
 import { jobId } from "../wire/hello.ts";
 import type { NodeConfig } from "./config/node-config.ts";
@@ -18,7 +19,7 @@ export type SchedulerRootOptions = ProcessNodeOptions & Pick<SchedulerNodeOption
 /** Starts the scheduler of a configuration. Throws what starting a node throws. */
 export async function startScheduler(config: NodeConfig, options: SchedulerRootOptions = {}): Promise<SchedulerNode> {
   const { heartbeatIntervalMs, heartbeatTimeoutMs, managePort, placement, job, replicas, workerCountMax } = config;
-  checkRange(config);
+  checkVan(config);
   const onRoster: ProcessNodeOptions["onRoster"] = (roster) => {
     options.onRoster?.(roster);
     publishRoster(roster);
@@ -47,11 +48,17 @@ export async function startScheduler(config: NodeConfig, options: SchedulerRootO
   });
 }
 
-/** Throws BAD_CONFIG. */
-function checkRange({ workerCount: least, workerCountMax: most, van }: NodeConfig): void {
-  if (van === "weighbridge" || most === undefined || most === least) return;
-  const fix = "use --van weighbridge, or as many workers as the start waits for";
-  throw new WeighbridgeError("BAD_CONFIG", `workerCountMax is ${most}, but the counts of ps-lite's protocol are fixed: ${fix}`);
+/** What ps-lite's protocol cannot do. Throws BAD_CONFIG. */
+function checkVan({ workerCount: least, workerCountMax: most = least, replicas, van }: NodeConfig): void {
+  if (van === "weighbridge") return;
+  if (most !== least) {
+    const fix = "use --van weighbridge, or as many workers as the start waits for";
+    throw new WeighbridgeError("BAD_CONFIG", `workerCountMax is ${most}, but the counts of ps-lite's protocol are fixed: ${fix}`);
+  }
+  if (replicas > 1) {
+    const problem = `replicas is ${replicas}, but servers behind ps-lite's protocol (van ${van}) are not replicated`;
+    throw new WeighbridgeError("BAD_CONFIG", `${problem}: use --van weighbridge, or leave replicas out`);
+  }
 }
 
 /** Loaded on demand: Node's HTTP costs 9 to 17 MB of memory. */

@@ -1,6 +1,7 @@
 // scaling-service — serves what tools ask of the number of servers and workers, and asks the servers what a change
 // comes to (docs/decisions/0073). What happens when is decided in scaling.ts.
 
+import { assert } from "../base/assert.ts";
 import { Deferred, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, unsupported, WeighbridgeError } from "../base/errors.ts";
 import { waitUntil } from "../base/wait-until.ts";
@@ -20,7 +21,17 @@ import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import { idOf } from "../wire/node-id.ts";
 import type { PlacementView } from "../wire/roster.ts";
-import type { RollBackReply, ScalingDirection, ScalingReport, SurveyReply } from "../wire/scaling.ts";
+import type {
+  RollBackReply,
+  ScaleReply,
+  ScaleRequest,
+  ScalingDirection,
+  ScalingReport,
+  SurveyReply,
+  WorkersReport,
+  WorkersRequest,
+} from "../wire/scaling.ts";
+import { type JobChange, type KnownRequest, knownRequest, requestOf } from "./known-requests.ts";
 import { Scaling, type ScalingOptions } from "./scaling.ts";
 import { namesOf, type ServerSets } from "./scaling-wish.ts";
 import { serveDurably } from "./scheduler-services.ts";
@@ -54,12 +65,47 @@ export class ScalingService {
 
   serve(): void {
     const { peer, journal } = this.#options;
-    const { scaling, workers } = this;
-    peer.serve(serveDurably(journal, scalingAsk, async (_, request) => ({ number: await scaling.request(request) })));
+    const { scaling } = this;
+    peer.serve(serveDurably(journal, scalingAsk, (_, servers) => this.#changeServers(servers)));
     peer.serve(serveDurably(journal, scalingRollBack, (_, { direction }) => this.rollBack(direction)));
-    peer.serve(serveDurably(journal, scalingWorkers, (_, request) => workers.request(request)));
+    peer.serve(serveDurably(journal, scalingWorkers, (_, workers) => this.#changeWorkers(workers)));
     peer.serve(serveDurably(journal, scalingReport, () => this.report()));
     peer.serve(serveDurably(journal, scalingEnded, (_, { number }) => scaling.ended(number)));
+  }
+
+  /**
+   * Changes the numbers of servers and workers, both or neither. Returns the number of the change of the servers, if
+   * they change; of a request that is repeated that of the first (KnownRequests.K1). Throws BAD_REQUEST, and as
+   * Scaling.request and WorkerScaling.check; then nothing has changed.
+   */
+  async change(change: JobChange): Promise<number | undefined> {
+    const { journal } = this.#options;
+    const { servers, workers } = change;
+    const request = requestOf(change);
+    const known = (): KnownRequest | undefined => request && knownRequest(journal.state.scaling.requests, request);
+    const before = known();
+    if (before !== undefined) return before.number;
+    if (workers !== undefined) this.workers.check(workers);
+    if (servers !== undefined) await this.scaling.survey(servers);
+    // Nothing happens between these checks and what they are for.
+    const meanwhile = known();
+    if (meanwhile !== undefined) return meanwhile.number;
+    if (workers !== undefined) this.workers.check(workers);
+    const number = servers && this.scaling.submit(servers);
+    if (workers !== undefined) this.workers.request(workers);
+    if (request !== undefined) journal.write({ kind: "request", ...request, ...(number === undefined ? {} : { number }) });
+    return number;
+  }
+
+  async #changeServers(servers: ScaleRequest): Promise<ScaleReply> {
+    const number = await this.change({ servers });
+    assert(number !== undefined, "a change of the servers has a number");
+    return { number };
+  }
+
+  async #changeWorkers(workers: WorkersRequest): Promise<WorkersReport> {
+    await this.change({ workers });
+    return this.workers.report();
   }
 
   report(): ScalingReport {
@@ -68,9 +114,9 @@ export class ScalingService {
 
   /** Takes back what is under way of servers and workers. Throws as Scaling.rollBack if nothing is. */
   async rollBack(direction?: ScalingDirection): Promise<RollBackReply> {
-    const { current } = this.scaling.report();
+    const { underWay } = this.scaling;
     const areWorkers = direction !== "in" && this.workers.isAwaiting;
-    const isServers = current !== undefined && (direction ?? current.direction) === current.direction;
+    const isServers = underWay !== undefined && (direction ?? underWay) === underWay;
     const [number, workerCount] = await Promise.all([
       isServers || !areWorkers ? this.scaling.rollBack(direction) : undefined,
       areWorkers ? this.workers.rollBack() : undefined,

@@ -11,6 +11,7 @@ import { badRequest, type WeighbridgeError } from "../base/errors.ts";
 import { PART_COUNT } from "../keys/placement.ts";
 import { idOf, nameOf } from "../wire/node-id.ts";
 import type { ScaleRequest, ScalingDirection, ScalingEnd } from "../wire/scaling.ts";
+import { applyToRequests, type KnownRequest, type RequestRecord } from "./known-requests.ts";
 
 /** Servers before, and servers to be, by rank. */
 export type ServerSets = { readonly from: readonly number[]; readonly to: readonly number[] };
@@ -18,7 +19,7 @@ export type ServerSets = { readonly from: readonly number[]; readonly to: readon
 export type ScalingWish = {
   /** 1, 2, 3 … in the order in which they were asked for. */
   readonly number: number;
-  readonly ask: Omit<ScaleRequest, "timeoutMs">;
+  readonly ask: Pick<ScaleRequest, "to" | "add" | "leave">;
   readonly timeoutMs: number;
   /** Since it is under way. */
   readonly begun?: ServerSets | undefined;
@@ -33,6 +34,7 @@ export type ScalingState = {
   readonly retired: readonly number[];
   /** The number of the newest wish. */
   readonly highest: number;
+  readonly requests: readonly KnownRequest[];
 };
 
 export type ScalingRecord =
@@ -40,17 +42,19 @@ export type ScalingRecord =
   | { readonly kind: "wish"; readonly wish: ScalingWish }
   | ({ readonly kind: "wishEnd" } & ScalingEnd)
   /** All servers that are to leave, or have not left yet. */
-  | { readonly kind: "retired"; readonly ranks: readonly number[] };
+  | { readonly kind: "retired"; readonly ranks: readonly number[] }
+  | RequestRecord;
 
 /** How many of the last changes are remembered. */
 const ENDS_MAX = 8;
 
 export function emptyScaling(): ScalingState {
-  return { wishes: [], ends: [], retired: [], highest: 0 };
+  return { wishes: [], ends: [], retired: [], highest: 0, requests: [] };
 }
 
 export function applyToScaling(state: ScalingState, record: ScalingRecord): ScalingState {
   const { wishes, ends, highest } = state;
+  if (record.kind === "request") return { ...state, requests: applyToRequests(state.requests, record) };
   if (record.kind === "retired") return { ...state, retired: record.ranks };
   if (record.kind === "wish") {
     const { wish } = record;
@@ -68,8 +72,9 @@ export function applyToScaling(state: ScalingState, record: ScalingRecord): Scal
 }
 
 /** The records that give this state. */
-export function recordsOfScaling({ wishes, ends, retired }: ScalingState): ScalingRecord[] {
+export function recordsOfScaling({ wishes, ends, retired, requests }: ScalingState): ScalingRecord[] {
   return [
+    ...requests.map((request) => ({ kind: "request", ...request }) as const),
     ...ends.map((end) => ({ kind: "wishEnd", ...end }) as const),
     ...wishes.map((wish) => ({ kind: "wish", wish }) as const),
     ...(retired.length === 0 ? [] : [{ kind: "retired", ranks: retired } as const]),
@@ -86,6 +91,11 @@ export function wishedServers({ wishes: [wish] }: ScalingState): readonly number
 
 export function directionOf({ from, to }: ServerSets): ScalingDirection {
   return to.some((rank) => !from.includes(rank)) ? "out" : "in";
+}
+
+/** The direction of a change that has not begun. */
+export function askedDirection({ to, leave }: ScalingWish["ask"], serverCount: number): ScalingDirection {
+  return leave !== undefined || (to !== undefined && to <= serverCount) ? "in" : "out";
 }
 
 /** What is wrong with a request, whatever the servers are, if anything. */

@@ -231,6 +231,60 @@ test("a change that fails while parts move, or is rolled back meanwhile, is move
   }
 });
 
+test("a rollback while the servers are asked takes the change back, whatever they answer", async () => {
+  for (const answer of ["can", "cannot"] as const) {
+    const stage = new Stage();
+    const surveyed = new Deferred<void>();
+    const asked = stage.scaling.request({ to: 3 });
+    assert.equal(await asked, 1);
+    stage.survey = () => surveyed.promise;
+    await stage.scaling.request({ leave: [1] }); // it begins when the first has ended
+    const first = stage.scaling.rollBack("out");
+    await stage.settle();
+    assert.equal(await first, 1);
+    await stage.settle();
+    assert.equal(stage.scaling.report().current, undefined, "the servers are being asked");
+    await assert.rejects(stage.scaling.rollBack("out"), throwsCode("BAD_REQUEST", /no scale-out is under way/));
+    const back = stage.scaling.rollBack("in");
+    await stage.settle();
+    if (answer === "can") surveyed.resolve();
+    else surveyed.reject(new WeighbridgeError("UNSUPPORTED", "application 0 has keys"));
+    assert.equal(await back, 2);
+    assert.deepEqual([stage.moves, stage.servers, stage.ends()], [[], "0 1", ["1 rolledBack", "2 rolledBack"]], answer);
+  }
+});
+
+test("a rollback before a request is answered says that nothing is under way yet", async () => {
+  const stage = new Stage();
+  const surveyed = new Deferred<void>();
+  stage.survey = () => surveyed.promise;
+  const asked = stage.scaling.request({ to: 3 });
+  await assert.rejects(stage.scaling.rollBack(), throwsCode("BAD_REQUEST", /not accepted yet: the servers are asked whether they can/));
+  surveyed.resolve();
+  assert.equal(await asked, 1);
+});
+
+test("a restarted scheduler takes back a change that had not begun, and one that it has not gone on with yet", async () => {
+  for (const hasBegun of [true, false]) {
+    const journal = new StateJournal();
+    const first = new Stage(journal);
+    const wish = { number: 1, ask: { to: 3 }, timeoutMs: 1000, ...(hasBegun ? { begun: { from: [0, 1], to: [0, 1, 2] } } : {}) };
+    journal.write({ kind: "wish", wish });
+    first.isSettled = false;
+    first.scaling.rollBack("out").catch(() => {}); // it is closed before it is answered
+    first.scaling.close(new WeighbridgeError("CLOSED", "the scheduler was closed"));
+    const second = new Stage(journal);
+    second.scaling.review();
+    await second.settle();
+    assert.deepEqual([second.moves, second.servers, second.ends()], [[], "0 1", ["1 rolledBack"]], `${hasBegun}`);
+  }
+  const moved = new Stage();
+  moved.journal.write({ kind: "wish", wish: { number: 1, ask: { to: 1 }, timeoutMs: 1000, begun: { from: [0, 1], to: [0] } } });
+  moved.place([0]);
+  moved.isSettled = false;
+  await assert.rejects(moved.scaling.rollBack(), throwsCode("BAD_REQUEST", /has moved all parts/));
+});
+
 test("a way back that fails is tried again", async () => {
   const stage = new Stage();
   stage.come(2);
@@ -268,7 +322,7 @@ test("servers that do not leave keep no change from ending", async () => {
 test("changes wait for each other, and what is asked for is counted from the end of those before", async () => {
   const stage = new Stage();
   await stage.scaling.request({ add: 1 });
-  await stage.scaling.request({ add: 1 });
+  await stage.scaling.request({ add: 1, requestId: "another one" });
   await stage.scaling.request({ to: 2 });
   assert.deepEqual([stage.scaling.report().current?.number, stage.scaling.report().queued], [1, [2, 3]]);
   for (const rank of [2, 3]) {
@@ -299,6 +353,23 @@ test("a request that is repeated changes nothing more, or is refused", async () 
   stage.come(2);
   await stage.settle();
   assert.deepEqual([stage.servers, stage.ends()], ["0 2", ["1 done", "2 done", "3 done"]]);
+  await stage.scaling.request({ add: 1 });
+  await stage.scaling.request({ add: 2 });
+  for (const add of [1, 2]) {
+    const message = new RegExp(`change ${add + 3} adds ${add} to the servers, and has not ended; .* request_id`);
+    await assert.rejects(stage.scaling.request({ add }), throwsCode("BAD_REQUEST", message), "whether it is under way or waits");
+  }
+});
+
+test("a request that is repeated while the first is not answered yet changes nothing more, or is refused", async () => {
+  for (const request of [{ add: 1 }, { leave: [1] }]) {
+    const stage = new Stage();
+    const outcomes = await Promise.allSettled([stage.scaling.request(request), stage.scaling.request(request)]);
+    assert.deepEqual(
+      outcomes.map(({ status }) => status),
+      ["fulfilled", "rejected"],
+    );
+  }
 });
 
 test("a change whose ground was taken back by the one before fails by itself", async () => {
@@ -358,7 +429,7 @@ test("what makes no sense, or cannot be, is refused, and nothing begins", async 
 
 test("so many changes may wait, and no more", async () => {
   const stage = new Stage();
-  for (let i = 0; i < 16; i++) await stage.scaling.request({ add: 1 });
+  for (let count = 3; count < 19; count++) await stage.scaling.request({ to: count });
   await assert.rejects(stage.scaling.request({ add: 1 }), throwsCode("QUEUE_FULL", /16 changes/));
 });
 

@@ -27,9 +27,19 @@ import { nameOf, rankOf, roleOf } from "../wire/node-id.ts";
 import type { PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import type { ScaleRequest, ScalingDirection, ScalingEnd, ScalingReport, ScalingStep, ScalingView } from "../wire/scaling.ts";
 import { type AwaitedServers, awaitedServers, awaitedText, isServed } from "./awaited-servers.ts";
+import { maybeRepeated } from "./known-requests.ts";
 import { PartShares } from "./part-shares.ts";
 import type { MoveProgress, PlacementMoves } from "./placement-moves.ts";
-import { checkRequest, directionOf, namesOf, type ScalingWish, type ServerSets, serversAfter, wishedServers } from "./scaling-wish.ts";
+import {
+  askedDirection,
+  checkRequest,
+  directionOf,
+  namesOf,
+  type ScalingWish,
+  type ServerSets,
+  serversAfter,
+  wishedServers,
+} from "./scaling-wish.ts";
 import type { StateJournal } from "./state-journal.ts";
 
 const SCALING_TIMEOUT_MS = 60_000;
@@ -42,6 +52,7 @@ const BACK_TRIES = 30;
 const BACK_DELAY_MS = 1000;
 /** Scaling.S5 */
 const TAKEOVERS_MAX = 16;
+const BACK_REASON = "its rollback was asked for";
 
 export type ScalingOptions = {
   readonly clock: Clock;
@@ -85,6 +96,8 @@ export class Scaling {
   readonly #options: ScalingOptions;
   #isRunning = false;
   #current: Current | undefined;
+  /** Requests that are not written down yet, because the servers are asked. */
+  #surveyCount = 0;
   /** Whoever waits for the end of a change, by its number. */
   readonly #waiting = new Map<number, Deferred<ScalingEnd>>();
   /** Resolves when the roster has changed. */
@@ -102,20 +115,52 @@ export class Scaling {
    * Returns the number of the change. Throws BAD_REQUEST, NO_ROUTE while the cluster forms, NODE_DEAD, UNSUPPORTED,
    * ARENA_FULL, QUEUE_FULL; then nothing has changed.
    */
-  async request({ timeoutMs = SCALING_TIMEOUT_MS, ...ask }: ScaleRequest): Promise<number> {
+  async request(request: ScaleRequest): Promise<number> {
+    await this.survey(request);
+    return this.submit(request);
+  }
+
+  /** Asks the servers, unless changes before this one may change the answer. Throws as `request`. */
+  async survey(request: ScaleRequest): Promise<void> {
+    const sets = this.#accept(request);
+    if (this.#wishes.length > 0) return;
+    this.#surveyCount++;
+    try {
+      await this.#check(sets);
+    } finally {
+      this.#surveyCount--;
+    }
+  }
+
+  /** `request` without a survey, which was before. */
+  submit(request: ScaleRequest): number {
+    this.#accept(request); // something may have happened since
+    const { timeoutMs = SCALING_TIMEOUT_MS, requestId: _, ...ask } = request;
+    const number = this.#options.journal.state.scaling.highest + 1;
+    this.#write({ number, ask, timeoutMs });
+    this.#go();
+    return number;
+  }
+
+  /** The servers before and after. Throws what `request` throws without a survey. */
+  #accept({ timeoutMs = SCALING_TIMEOUT_MS, requestId, ...ask }: ScaleRequest): ServerSets {
     checkRequest({ ...ask, timeoutMs });
     if (this.#closed !== undefined) throw this.#closed;
     const refusal = this.#options.refusal();
     if (refusal !== undefined) throw refusal;
     const from = this.#expected();
     const to = this.#after(ask, from);
-    if (this.#wishes.length === 0) await this.#check({ from, to });
+    const equal = ask.add === undefined ? undefined : this.#wishes.find((wish) => wish.ask.add === ask.add);
+    if (equal !== undefined && requestId === undefined) throw maybeRepeated(`change ${equal.number} adds ${ask.add} to the servers, and`);
     if (this.#wishes.length >= QUEUE_MAX)
       throw new WeighbridgeError("QUEUE_FULL", `${QUEUE_MAX} changes of the servers wait already`, { retryable: true });
-    const number = this.#options.journal.state.scaling.highest + 1;
-    this.#write({ number, ask, timeoutMs });
-    this.#go();
-    return number;
+    return { from, to };
+  }
+
+  /** The direction of the change under way; its servers may still be asked whether they can take part. */
+  get underWay(): ScalingDirection | undefined {
+    const [wish] = this.#wishes;
+    return wish && (wish.begun === undefined ? askedDirection(wish.ask, this.#servers.length) : directionOf(wish.begun));
   }
 
   /**
@@ -124,13 +169,14 @@ export class Scaling {
    */
   async rollBack(direction?: ScalingDirection): Promise<number> {
     const [wish] = this.#wishes;
-    const current = this.#current;
     const what = direction === undefined ? "change of the servers" : `scale-${direction}`;
-    if (wish === undefined || current === undefined || (direction !== undefined && directionOf(current.sets) !== direction))
+    if (wish === undefined && this.#surveyCount > 0)
+      throw badRequest(`the ${what} is not accepted yet: the servers are asked whether they can take part; its answer comes soon`);
+    if (wish === undefined || (direction !== undefined && this.underWay !== direction))
       throw badRequest(`no ${what} is under way that could be taken back`);
-    if (current.step === "leaving") throw badRequest(`the ${what} has moved all parts: ask for another change`);
+    if (this.#hasMoved(wish)) throw badRequest(`the ${what} has moved all parts: ask for another change`);
     this.#write({ ...wish, isBack: true });
-    current.abort.abort(new WeighbridgeError("ABORTED", "its rollback was asked for"));
+    this.#current?.abort.abort(new WeighbridgeError("ABORTED", BACK_REASON));
     const { outcome, reason } = await this.ended(wish.number);
     if (outcome !== "rolledBack") throw badRequest(`change ${wish.number} was not taken back: ${reason}`);
     return wish.number;
@@ -204,7 +250,7 @@ export class Scaling {
     if (this.#placement === undefined || !this.#options.isSettled())
       throw new WeighbridgeError("NO_ROUTE", "the cluster is not ready: not every node of the job is there", { retryable: true });
     const after = (servers: readonly number[], { ask, begun, isBack }: ScalingWish): readonly number[] =>
-      begun === undefined ? this.#after(ask, servers) : isBack === true ? begun.from : begun.to;
+      isBack === true ? (begun?.from ?? servers) : (begun?.to ?? this.#after(ask, servers));
     return this.#wishes.reduce(after, this.#servers);
   }
 
@@ -275,24 +321,24 @@ export class Scaling {
   /** Throws only when this is closed. */
   async #carryOut({ number, ask, timeoutMs, begun, isBack }: ScalingWish): Promise<ScalingEnd> {
     const { clock, log } = this.#options;
-    let current: Current;
+    const isTakenBack = (): boolean => begun === undefined && this.#wishes.some((wish) => wish.number === number && wish.isBack === true);
+    let sets: ServerSets | undefined;
+    let reason = BACK_REASON;
     try {
-      const from = begun?.from ?? this.#servers;
-      const sets = begun ?? { from, to: this.#after(ask, from) };
-      if (begun === undefined) await this.#check(sets);
-      this.#checkOpen();
-      const state = { step: "waiting", progress: undefined, lost: new Set<number>() } as const;
-      current = { sets, untilMs: clock.nowMs() + timeoutMs, abort: new AbortController(), ...state };
+      sets = begun ?? (isTakenBack() ? undefined : await this.#begin(ask));
     } catch (thrown) {
-      this.#checkOpen();
-      return { number, outcome: "failed", reason: reasonOf(thrown) };
+      reason = reasonOf(thrown);
     }
+    this.#checkOpen();
+    if (isTakenBack()) return { number, outcome: "rolledBack", reason: BACK_REASON }; // nothing has happened
+    if (sets === undefined) return { number, outcome: "failed", reason };
+    const state = { step: "waiting", progress: undefined, lost: new Set<number>() } as const;
+    const current: Current = { sets, untilMs: clock.nowMs() + timeoutMs, abort: new AbortController(), ...state };
     this.#current = current;
-    const { sets } = current;
     if (begun === undefined) this.#write({ number, ask, timeoutMs, begun: sets });
     log.info("the servers of the job change", { from: sets.from.join(" "), to: sets.to.join(" ") });
     try {
-      if (isBack === true) throw new WeighbridgeError("ABORTED", "its rollback was asked for");
+      if (isBack === true) throw new WeighbridgeError("ABORTED", BACK_REASON);
       await this.#serversAreThere(current);
       await this.#moveOn(current);
     } catch (thrown) {
@@ -302,6 +348,14 @@ export class Scaling {
     current.step = "leaving";
     await this.#haveLeft();
     return { number, outcome: "done" };
+  }
+
+  /** The servers before and after a change that nothing speaks against. Throws as `#check`, BAD_REQUEST. */
+  async #begin(ask: ScalingWish["ask"]): Promise<ServerSets> {
+    const from = this.#servers;
+    const sets = { from, to: this.#after(ask, from) };
+    await this.#check(sets);
+    return sets;
   }
 
   /** Scaling.S2. Throws NODE_DEAD, UNSUPPORTED, ARENA_FULL. */
@@ -376,6 +430,12 @@ export class Scaling {
     if (failure !== undefined) return { number, outcome: "failed", reason: `${reason}; and it cannot be taken back: ${failure}` };
     await this.#haveLeft();
     return { number, outcome: "rolledBack", reason };
+  }
+
+  /** Scaling.S4. A scheduler that was started again, and has not gone on yet, finds it in the placement. */
+  #hasMoved({ begun, isBack }: ScalingWish): boolean {
+    if (this.#current !== undefined) return this.#current.step === "leaving";
+    return begun !== undefined && isBack !== true && this.#isAt(begun.to);
   }
 
   /** Whether these servers have all parts, and none is on its way. */

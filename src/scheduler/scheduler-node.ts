@@ -5,25 +5,11 @@ import { isWeighbridgeError } from "../base/errors.ts";
 import { ClusterNode } from "../cluster/cluster-node.ts";
 import type { NodeOptions } from "../cluster/node-options.ts";
 import { PlainReadBuffers } from "../peer/request-assembly.ts";
-import type { StatusReply } from "../wire/control.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
-import type { RollBackReply, ScalingDirection, ScalingReport } from "../wire/scaling.ts";
-import type { Scaling, WishedServers } from "./scaling.ts";
+import type { ManagedJob } from "./managed-job.ts";
+import type { WishedServers } from "./scaling.ts";
 import { Scheduler } from "./scheduler.ts";
 import type { StateStore } from "./state-store.ts";
-import type { WorkerScaling } from "./worker-scaling.ts";
-
-/** What people see of a job, and what they may ask of it. */
-export type ManagedJob = {
-  status(): StatusReply;
-  /** Changes of the number of servers. */
-  readonly scaling: Pick<Scaling, "request">;
-  /** Changes of the number of workers. */
-  readonly workers: Pick<WorkerScaling, "request" | "check">;
-  /** Takes back what is under way of servers and workers. */
-  rollBack(direction?: ScalingDirection): Promise<RollBackReply>;
-  scalingReport(): ScalingReport;
-};
 
 export type SchedulerNodeOptions = NodeOptions & {
   readonly heartbeatIntervalMs?: number;
@@ -91,6 +77,10 @@ export class SchedulerNode extends ClusterNode {
     return this.scheduler.isResumed;
   }
 
+  override get hasSuccessor(): boolean {
+    return this.#options.store !== undefined;
+  }
+
   /** Lets a standby take over at once, where there is one. */
   override async leave(): Promise<void> {
     await super.leave();
@@ -104,7 +94,7 @@ export class SchedulerNode extends ClusterNode {
     await scheduler.start(this.#options.schedulerAddress);
     this.#options.onListening?.();
     try {
-      const management = await this.#options.manage?.(scheduler);
+      const management = await this.#options.manage?.(scheduler.managed);
       if (management !== undefined) this.closeWith(management);
     } catch (thrown) {
       if (!isWeighbridgeError(thrown)) throw thrown;

@@ -125,6 +125,7 @@ export function applyRecord(state: SchedulerState, { version, ...record }: State
     case "wish":
     case "wishEnd":
     case "retired":
+    case "request":
       return { ...state, scaling: applyToScaling(state.scaling, record) };
     case "workers":
       return { ...state, workers: record.wish, workersEnd: record.end };

@@ -31,11 +31,11 @@ import type { StatusReply } from "../wire/control.ts";
 import { jobNameOf } from "../wire/hello.ts";
 import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { deadNodes, missingAtEnd, missingText, type RosterView } from "../wire/roster.ts";
-import type { RollBackReply, ScalingDirection, ScalingReport } from "../wire/scaling.ts";
 import { Admissions } from "./admissions.ts";
 import { drained, FailureNotice } from "./failure-notice.ts";
 import { FunctionRelay } from "./function-relay.ts";
 import { HeadProbe } from "./head-probe.ts";
+import { JournaledJob } from "./managed-job.ts";
 import type { PendingRegistration } from "./pending-registrations.ts";
 import { type ChangeCheck, PlacementChanges } from "./placement-changes.ts";
 import type { PlacementChange } from "./placement-epochs.ts";
@@ -81,6 +81,8 @@ export class Scheduler {
   readonly #tools: Tools;
   readonly #probe: HeadProbe<PendingRegistration>;
   readonly #ownBarriers: BarrierClient;
+  /** The job for people, who ask beside our own protocol. */
+  readonly managed: JournaledJob;
   readonly #rosterListeners = new Set<(roster: ScheduledRoster) => void>();
   readonly #failedListeners = new Set<(error: WeighbridgeError) => void>();
   /** Once the job failed: why, and who knows. */
@@ -137,6 +139,7 @@ export class Scheduler {
       changed: () => this.#carryOut(this.#roster.review(this.#clock.nowMs())),
       dismiss: (node, incarnation) => this.#carryOut(this.#roster.leave(node, incarnation, this.#clock.nowMs())),
     });
+    this.managed = new JournaledJob({ clock, journal, scaling: this.#scaling, status: () => this.status() });
     // Late, because an earlier scheduler may have passed barriers of this job.
     this.#ownBarriers = new BarrierClient({ clock, isLate: true, enter: (request) => this.#services.enterBarrier(SCHEDULER_ID, request) });
   }
@@ -267,16 +270,6 @@ export class Scheduler {
     return this.#scaling.workers;
   }
 
-  /** Takes back what is under way of either. Throws as ScalingService.rollBack. */
-  async rollBack(direction?: ScalingDirection): Promise<RollBackReply> {
-    return await this.#scaling.rollBack(direction);
-  }
-
-  /** What is asked of the numbers of servers and workers, and how far that is. */
-  scalingReport(): ScalingReport {
-    return this.#scaling.report();
-  }
-
   /** Everybody has passed the last barrier, or the launcher ends the job: nobody comes or takes over any more. */
   ending(): void {
     this.#carryOut(this.#roster.ending(this.#clock.nowMs()));
@@ -304,6 +297,7 @@ export class Scheduler {
     await drained(this.#clock);
     await this.#journal.close({ isOver: this.#isOver || !this.#hasNodes });
     const error = new WeighbridgeError("CLOSED", "the scheduler was closed");
+    this.managed.close(error);
     this.#endServices(error);
     this.#ready.reject(error);
     this.#finished.reject(error);
@@ -520,6 +514,7 @@ export class Scheduler {
   #lose(error: WeighbridgeError): void {
     this.#options.log.error("this scheduler ends, the job goes on", { code: error.code, reason: error.message });
     this.#cancelTimer();
+    this.managed.close(error);
     this.#endServices(error);
     this.#ready.reject(error);
     this.#finished.reject(error);

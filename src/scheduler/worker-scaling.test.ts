@@ -170,3 +170,49 @@ test("a job has as many workers as its range allows, and a request says one thin
   assert.throws(() => stage({ isSettled: false }).workers.request({ to: 3 }), throwsCode("NO_ROUTE"));
   assert.equal(workers.report().wishedCount, undefined, "nothing has changed");
 });
+
+test("more that are asked for while others leave are waited for, and those that are there meanwhile stay (WorkerScaling.W4)", async () => {
+  for (const doCome of [true, false]) {
+    const { workers, clock, set } = stage();
+    for (const rank of [2, 3, 4]) set(rank, "alive");
+    workers.request({ to: 3 });
+    const { wishedCount, waitMs, presentCount, leaving } = workers.request({ to: 4, timeoutMs: 30_000 });
+    assert.deepEqual([wishedCount, waitMs, presentCount, leaving], [4, 30_000, 3, [3, 4]]);
+    for (const rank of [3, 4]) set(rank, "left");
+    assert.equal(workers.report().wishedCount, 4, "three of four are there");
+    if (doCome) set(3, "alive", 2);
+    else await clock.advance(30_001);
+    const end = { outcome: "rolledBack", reason: "3 of 4 workers were there after 30000 ms" };
+    const ended = doCome ? { outcome: "done" } : end;
+    assert.deepEqual(workers.report(), { presentCount: doCome ? 4 : 3, countMin: 2, countMax: 5, leaving: [], ended });
+  }
+});
+
+test("more that are asked for while others are waited for are taken back with them (WorkerScaling.W4)", async () => {
+  const { workers, clock, set } = stage();
+  workers.request({ to: 4 });
+  set(2, "alive");
+  workers.request({ to: 5, timeoutMs: 30_000 });
+  await clock.advance(30_001);
+  const { wishedCount, leaving } = workers.report();
+  assert.deepEqual([wishedCount, leaving], [2, [2]]);
+});
+
+test("as many more as were asked for already, and have not come, are refused without an id of their own", async () => {
+  const { workers, clock, journal, set } = stage({ max: 9 });
+  workers.request({ add: 1 });
+  workers.request({ add: 2 });
+  for (const { workers: those } of [{ workers }, stage({ journal, max: 9 })])
+    for (const add of [1, 2])
+      assert.throws(
+        () => those.request({ add }),
+        throwsCode("BAD_REQUEST", new RegExp(`adds ${add} to the workers has not ended; .*request_id`)),
+      );
+  assert.equal(workers.request({ add: 1, requestId: "another one" }).wishedCount, 6);
+  set(2, "alive");
+  await clock.advance(60_001);
+  assert.equal(workers.report().isBack, true);
+  assert.throws(() => workers.request({ add: 2 }), throwsCode("BAD_REQUEST"), "it is on its way back");
+  set(2, "left");
+  assert.equal(workers.request({ add: 2 }).wishedCount, 4, "it has ended");
+});

@@ -24,6 +24,7 @@ import { idOf } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import type { WorkersEnd, WorkersReport, WorkersRequest } from "../wire/scaling.ts";
 import { WORKERS_MAX, workersMaxOf } from "./applicant.ts";
+import { maybeRepeated } from "./known-requests.ts";
 import type { StateJournal } from "./state-journal.ts";
 
 const WORKERS_TIMEOUT_MS = 60_000;
@@ -38,6 +39,8 @@ export type WorkerWish = {
   readonly timeoutMs: number;
   /** Why it is taken back, if it is; then `count` is `from`. */
   readonly backReason?: string | undefined;
+  /** Numbers of workers that were asked for in addition (KnownRequests.K2). */
+  readonly adds?: readonly number[] | undefined;
   /** Who is asked to leave. */
   readonly leaving: readonly { readonly rank: number; readonly incarnation: number }[];
 };
@@ -91,8 +94,10 @@ export class WorkerScaling {
     const count = this.check(request);
     const staying = this.#staying();
     const leavers = request.leave === undefined ? staying.slice(count) : staying.filter(({ rank }) => request.leave?.includes(rank));
+    // WorkerScaling.W4: what is waited for already is taken back as well. Those that leave are not there to go back to.
+    const { from, adds = [] } = this.#wish !== undefined && this.isAwaiting ? this.#wish : { from: staying.length };
     this.#stopWaiting();
-    this.#write({ count, from: this.#wish?.from ?? staying.length, timeoutMs }, leavers);
+    this.#write({ count, from, timeoutMs, adds: [...new Set([...adds, ...(request.add === undefined ? [] : [request.add])])] }, leavers);
     return this.report();
   }
 
@@ -190,9 +195,9 @@ export class WorkerScaling {
     const wish = this.#wish;
     if (wish === undefined || !this.#isAwaiting(wish)) return;
     this.#stopWaiting();
-    const { from, timeoutMs } = wish;
+    const { from, timeoutMs, adds } = wish;
     this.#options.log.warn("a change of the workers is taken back", { reason: backReason, to: from });
-    this.#write({ count: from, from, timeoutMs, backReason }, this.#staying().slice(from));
+    this.#write({ count: from, from, timeoutMs, adds, backReason }, this.#staying().slice(from));
   }
 
   #finish({ backReason: reason }: WorkerWish): void {
@@ -218,12 +223,14 @@ export class WorkerScaling {
   }
 
   /** Throws BAD_REQUEST. */
-  #countAfter({ to, add, leave, timeoutMs = 1 }: WorkersRequest, staying: readonly RosterEntry[]): number {
+  #countAfter({ to, add, leave, timeoutMs = 1, requestId }: WorkersRequest, staying: readonly RosterEntry[]): number {
     const { workerCount: min } = this.#options;
     const max = this.#countMax;
     if (timeoutMs < 1) throw badRequest(`new workers are waited for at least 1 ms, not ${timeoutMs}`);
     if ([to, add, leave].filter((one) => one !== undefined).length !== 1)
       throw badRequest("a change of the workers says one thing: to how many workers, how many more, or which ones leave");
+    if (add !== undefined && requestId === undefined && this.#wish?.adds?.includes(add) === true)
+      throw maybeRepeated(`a change that adds ${add} to the workers`);
     const unknown = leave?.find((rank) => !staying.some((entry) => entry.rank === rank));
     if (unknown !== undefined)
       throw badRequest(`the job has worker ${staying.map(({ rank }) => rank).join(", ")}, and no worker ${unknown}`);

@@ -87,6 +87,8 @@ export class ServerNode extends MemberNode {
   #leaving: Promise<void> | undefined;
   /** Whether it has, or had, values of the kv face or data of pushData. */
   #holdsSums = false;
+  /** It has left, and the other process of its rank has what it had. */
+  #isHandedOver = false;
   /** Resolves when it has begun, or failed to, with what a process before has left. */
   readonly #cameBack = new Deferred<void>();
   /** Whether no part is its own any more, and it is to leave. */
@@ -159,6 +161,10 @@ export class ServerNode extends MemberNode {
     this.fail(error);
   }
 
+  override get hasSuccessor(): boolean {
+    return this.returns === true || this.#isHandedOver;
+  }
+
   /** A server whose state is on a disk by then is waited for. Once, also if it is told so again. */
   override async leave(): Promise<void> {
     this.#leaving ??= this.#leave();
@@ -169,7 +175,11 @@ export class ServerNode extends MemberNode {
     // PlannedStop.P4: the scheduler may have let it go on already.
     if (this.claim !== undefined && !this.#hasBegun) await Promise.race([this.#cameBack.promise, sleep(this.clock, COMEBACK_MS)]);
     const membership = this.#hasBegun ? this.#membership : undefined;
-    if (membership !== undefined && !this.#isRetired && (await this.#chain?.giveWay()) === true) await this.#save(membership);
+    if (membership !== undefined && !this.#isRetired) {
+      const isAlone = await this.#chain?.giveWay();
+      this.#isHandedOver = isAlone === false && this.failure === undefined;
+      if (isAlone === true) await this.#save(membership);
+    }
     if ((this.#durable !== undefined && !this.#isRetired) || this.#stop?.isSaved === true) this.returns = true;
     await super.leave();
     if (this.#isRetired) await this.#durable?.remove(); // another server has what it had

@@ -8,21 +8,31 @@ import { type Check, count, flag, list, object, oneOf, optional, text } from "./
 export type ScalingDirection = "out" | "in";
 const directionShape = oneOf("out", "in");
 
+const REQUEST_ID_LENGTH_MAX = 64;
+/** By which a client names a request that it may have to repeat. */
+export const requestIdShape: Check<string> = (value, path) => {
+  if (typeof value === "string" && value !== "" && value.length <= REQUEST_ID_LENGTH_MAX) return value;
+  throw badRequest(`${path} must be a string of 1 to ${REQUEST_ID_LENGTH_MAX} characters`);
+};
+
 /**
  * Exactly one of `to`, so many servers in all, `add`, so many more, and `leave`, these ranks gone. `timeoutMs`: how
- * long new servers may take to come; left out: a minute.
+ * long new servers may take to come; left out: a minute. `requestId`: a request with the same one is a repetition, and
+ * changes nothing. Without it, `add` is taken for one while a change that adds as many has not ended.
  */
 export type ScaleRequest = {
   readonly to?: number | undefined;
   readonly add?: number | undefined;
   readonly leave?: readonly number[] | undefined;
   readonly timeoutMs?: number | undefined;
+  readonly requestId?: string | undefined;
 };
 export const scaleRequestShape: Check<ScaleRequest> = object({
   to: optional(count),
   add: optional(count),
   leave: optional(list(count)),
   timeoutMs: optional(count),
+  requestId: optional(requestIdShape),
 });
 
 /** The change has this number in reports. */

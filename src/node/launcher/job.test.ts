@@ -505,6 +505,41 @@ test("a worker that fails while the scheduler is being started again is started 
   assert.deepEqual(told.sort(), ["scheduler", "worker 0"]);
 });
 
+test("a process that is stopped, and leaves something to go on with, announces that its end is planned (EndSignal.E3)", async () => {
+  const [launched, endSignal] = ["launched.ts", "../end-signal.ts"].map((path) => pathToFileURL(join(import.meta.dirname, path)).href);
+  for (const isPlanned of [true, false]) {
+    const code = `import(${JSON.stringify(endSignal)}).then(({ onEndSignal }) => { onEndSignal(async () => ${isPlanned}); ${WAIT} })`;
+    const { job, up, processes } = start([{ ...processPlan("a", ""), program: [process.execPath, "--import", launched!, "-e", code] }]);
+    await up;
+    processes[0]?.signal("SIGTERM");
+    const outcome = await job.outcome;
+    assert.ok(outcome.kind === "failed");
+    assert.deepEqual([outcome.culprit.signal, outcome.culprit.isPlanned], ["SIGTERM", isPlanned ? true : undefined]);
+  }
+});
+
+/** A server that is stopped so many times, each time as one whose state is saved, and then ends as it is told. */
+function stoppedServer(stops: number, end: string): ProcessPlan {
+  const count = JSON.stringify(join(temporaryDirectory("job"), "lives"));
+  const code = `const fs = require("node:fs"); fs.appendFileSync(${count}, "|"); const lives = fs.readFileSync(${count}).length;
+    if (lives <= ${stops}) setTimeout(() => { fs.writeSync(3, "planned:\\n"); process.kill(process.pid, "SIGTERM"); setInterval(() => {}, 1000); }, 100);
+    else { ${end} }`;
+  return { ...processPlan("server 0", code), role: "server" };
+}
+
+test("a process whose end is planned is started again at once, however often, and failures are counted as ever (Job.J7)", async () => {
+  const complete = `const fs = require("node:fs"); fs.writeSync(3, "complete:\\n"); ${WAIT}`;
+  const scheduler: ProcessPlan = { ...processPlan("scheduler", complete), role: "scheduler" };
+  const told: string[] = [];
+  const options = { restart: RESTART, onRestart: (end: ProcessEnd, delayMs: number) => told.push(`${endText(end)}, ${delayMs} ms`) };
+  const { job } = start([scheduler, stoppedServer(4, "setTimeout(() => process.exit(3), 100)")], options);
+  const outcome = await job.outcome;
+  assert.ok(outcome.kind === "failed");
+  assert.equal(endText(outcome.culprit), "server 0 ended with exit code 3");
+  const planned = Array.from({ length: 4 }, () => "server 0 was ended by SIGTERM, 0 ms");
+  assert.deepEqual(told, [...planned, ...["server 0 ended with exit code 3, 100 ms", "server 0 ended with exit code 3, 100 ms"]]);
+});
+
 type FailingWorker = {
   /** What the scheduler does, and when: by default in the worker's pause. */
   readonly act: string;

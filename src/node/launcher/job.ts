@@ -20,9 +20,11 @@
 //       copy of the same servers. Copies that outlive the scheduler's good end, since they are stopped, are ended, and
 //       so are servers without parts (Job.J8).
 //   Job.J7. Where that is asked for, a process that fails in a complete cluster is started again with its rank: a
-//       bounded number of times in a row, each after a longer pause. Then its failure counts. A scheduler that gives
-//       one of our errors has ended the job, and told everybody: it is not started again. Others are started again only
-//       while there is a scheduler, or one comes back; when it has ended well, the job had no need of them.
+//       bounded number of times in a row, each after a longer pause. Then its failure counts. One that was stopped, and
+//       has announced that the next process goes on where it was, has not failed: it is started again at once. A
+//       scheduler that gives one of our errors has ended the job, and told everybody: it is not started again. Others
+//       are started again only while there is a scheduler, or one comes back; when it has ended well, the job had no
+//       need of them.
 //   Job.J8. The scheduler says which servers there are to be. One that has no process is started, in as many processes
 //       as hold a rank; one that is not among them leaves by itself, or is ended UNWANTED_GRACE_MS later. The failure
 //       of a server without parts is none of the job's: when a process of its rank has ended, and is not started
@@ -97,7 +99,7 @@ export type JobOptions = {
   readonly onGivenUp?: (process: Pick<NodeProcess, "name">, why: GivenUp) => void;
   /** Brings processes back that failed (Job.J7). Left out, a failure ends the job. */
   readonly restart?: RestartRules | undefined;
-  /** Called for a process that failed and will be started again after this long. */
+  /** Called for a process that failed, or was stopped, and will be started again after this long. */
   readonly onRestart?: (end: ProcessEnd, delayMs: number) => void;
   readonly graceMs?: number;
   /** How long a process that fails may take to exit (NodeProcess.N1); GRACE_MS by default. */
@@ -240,9 +242,10 @@ export class Job {
       const end = await process.ended;
       const { restart, onRestart, attach } = this.#options;
       if (restart === undefined || !this.#mayRestart(end)) return end;
-      failures = performance.now() - startedAtMs > restart.steadyMs ? 1 : failures + 1;
+      if (performance.now() - startedAtMs > restart.steadyMs) failures = 0;
+      if (end.isPlanned !== true) failures++;
       if (failures > restart.timesMax) return end;
-      const delayMs = Math.min(restart.delayMs * 2 ** (failures - 1), restart.delayMsMax);
+      const delayMs = end.isPlanned === true ? 0 : Math.min(restart.delayMs * 2 ** (failures - 1), restart.delayMsMax);
       onRestart?.(end, delayMs);
       await sleep(delayMs, undefined, { signal: this.#over.signal }).catch(() => {}); // the job ends
       if (this.#hasEndedWell) this.#givenUp.add(process.plan);

@@ -4,9 +4,10 @@
 //   to the process      why the job ends, in words; to the scheduler's "gone:": no dead node that it reported has a
 //                       process; "lost:3": no process comes any more for a server that is waited for; and "ending:":
 //                       all processes of the job are being ended
-//   to the launcher     from every process that watches: "watching:" when it has begun to, and "exit:1" when it exits;
-//                       from one of the two processes of a server "standby:" or "head:", each time that changes;
-//                       from the scheduler's process: "complete:" when all nodes have joined, and all nodes that are
+//   to the launcher     from every process that watches: "watching:" when it has begun to, "planned:" when it was
+//                       stopped and another process goes on with what it had, and "exit:1" when it exits; from one of
+//                       the two processes of a server "standby:" or "head:", each time that changes; from the
+//                       scheduler's process: "complete:" when all nodes have joined, and all nodes that are
 //                       dead now: "dead:worker 1,worker 3", or "only-dead:…" when nobody else is at work; and the ranks
 //                       of the servers that there are to be, and of those that have parts: "servers:0,1,2/0,1"; and the
 //                       ranks of the workers that there are to be, when that was asked for: "workers:0,1,2"
@@ -19,6 +20,7 @@ import { writeSync } from "node:fs";
 import { Socket } from "node:net";
 import { nameOf } from "../../wire/node-id.ts";
 import type { RosterView } from "../../wire/roster.ts";
+import { PLANNED_END } from "../end-signal.ts";
 import { LineStream } from "./node-output.ts";
 
 /** The pipe on which a process learns that its launcher is gone, and before that, in a line, why the job ends. */
@@ -36,6 +38,8 @@ export const COMPLETE_LINE = "complete:";
 /** Which of the two processes of a server this one is from now on. */
 export const COPY_LINES = { standby: "standby:", head: "head:" } as const;
 export type Copy = keyof typeof COPY_LINES;
+/** The end that follows is planned: the process was stopped, and the next one goes on where it was. */
+export const PLANNED_LINE = "planned:";
 /** The process reads this pipe from now on. */
 export const WATCHING_LINE = "watching:";
 
@@ -164,6 +168,7 @@ export function watchLauncher({ onReason = () => {}, onGone = endSoon }: Launche
     if (message !== copy) send(COPY_LINES[message as Copy]); // published above
     copy = message as Copy;
   });
+  subscribe(PLANNED_END, () => send(PLANNED_LINE));
   pipe.on("error", () => {}); // A broken pipe also closes.
   pipe.on("close", onGone);
   pipe

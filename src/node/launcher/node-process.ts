@@ -20,6 +20,7 @@ import {
   type Copy,
   type DeadReport,
   GRACE_MS,
+  PLANNED_LINE,
   parseDeadReport,
   parseServersReport,
   parseWorkersReport,
@@ -36,6 +37,8 @@ export type ProcessEnd = {
   /** Both null: it could not be started. */
   readonly exitCode: number | null;
   readonly signal: NodeJS.Signals | null;
+  /** It has announced this end, and the next process goes on where it was (EndSignal.E3). */
+  readonly isPlanned?: true;
   /**
    * The line of its standard error that best explains its end; undefined if there is none. SIGKILL leaves no time to
    * explain anything: what was written before is about something else.
@@ -72,6 +75,7 @@ export class NodeProcess {
   #isRunning = true;
   /** What it reported last; undefined: its server has no other process, or it is not known which one leads. */
   #copy: Copy | undefined;
+  #isPlanned = false;
   /** What it reported (NodeProcess.N1). */
   #reportedExitCode: number | undefined;
   #exitTimer: NodeJS.Timeout | undefined;
@@ -149,6 +153,7 @@ export class NodeProcess {
       if (line === COMPLETE_LINE) onComplete();
       if (line === COPY_LINES.standby) this.#copy = "standby";
       if (line === COPY_LINES.head) this.#copy = "head";
+      if (line === PLANNED_LINE) this.#isPlanned = true;
       if (line === WATCHING_LINE) this.#watching.resolve();
       const exitCode = parseExitCode(line);
       if (exitCode !== undefined) this.#expectExit(exitCode);
@@ -185,12 +190,8 @@ export class NodeProcess {
     await Promise.race([closed.promise, sleep(OUTPUT_WAIT_MS, undefined, { signal: giveUp.signal }).catch(() => {})]);
     giveUp.abort();
     const { plan, name } = this;
-    return {
-      plan,
-      name,
-      ...end,
-      reason: failure ?? (isFromOutside(end.signal) ? undefined : tail.reason),
-    };
+    const planned = this.#isPlanned ? { isPlanned: true as const } : {};
+    return { plan, name, ...end, ...planned, reason: failure ?? (isFromOutside(end.signal) ? undefined : tail.reason) };
   }
 }
 

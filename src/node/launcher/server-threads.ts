@@ -7,7 +7,7 @@ import { Worker } from "node:worker_threads";
 import { reasonOf } from "../../base/errors.ts";
 import { nodeEnvironment } from "../config/config-environment.ts";
 import type { NodeConfig } from "../config/node-config.ts";
-import { LEAVE_MESSAGE, onEndSignal } from "../end-signal.ts";
+import { LEAVE_MESSAGE, onEndSignal, PLANNED_END } from "../end-signal.ts";
 import { LineStream, nodeTag } from "./node-output.ts";
 import { errorText, exitCodeFor, isOurs } from "./process-errors.ts";
 
@@ -31,9 +31,15 @@ export async function runServerThreads(config: NodeConfig, { path, args }: Threa
     return { tag, worker };
   });
   const ends = threads.map(({ tag, worker }) => ended(worker, tag));
+  const planned = new Set<Worker>();
+  for (const { worker } of threads)
+    worker.on("message", (message) => {
+      if (message === PLANNED_END) planned.add(worker);
+    });
   const stopListening = onEndSignal(async () => {
     for (const { worker } of threads) worker.postMessage(LEAVE_MESSAGE);
     await Promise.all(ends);
+    return planned.size === threads.length;
   }, config);
   try {
     await Promise.all(ends);

@@ -13,6 +13,8 @@ const WORKERS = {
   countMin: "how few there may be",
   countMax: "and how many",
 };
+const REQUEST_ID =
+  "1 to 64 characters by which a repetition is known: a request with an id that was carried out, of the last 32, changes nothing and is answered as the first. Left out, `add` is BAD_REQUEST while a change that adds as many has not ended";
 const NUMBER = "of the change, in reports";
 const current = { number: 2, direction: "out", step: "moving", from: [0, 1], to: [0, 1, 2], awaited: [], parts: 1365, moved: 700 } as const;
 
@@ -28,6 +30,7 @@ export const SCALING: FunctionFamily = {
         add: "how many more",
         leave: "the ranks of those that leave",
         timeoutMs: "how long new servers may take to come; left out: a minute",
+        requestId: REQUEST_ID,
       },
       response: { number: NUMBER },
       errors: ["ARENA_FULL", "BAD_REQUEST", "NODE_DEAD", "NO_ROUTE", "QUEUE_FULL", "UNSUPPORTED"],
@@ -41,6 +44,7 @@ export const SCALING: FunctionFamily = {
         add: "how many more",
         leave: "the ranks of those that leave",
         timeoutMs: "how long new workers may take to come; left out: a minute",
+        requestId: REQUEST_ID,
       },
       response: WORKERS,
       errors: ["BAD_REQUEST", "NO_ROUTE"],
