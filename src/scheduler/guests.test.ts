@@ -49,6 +49,21 @@ test("a restarted scheduler knows the guests that a server tells of, by their to
   assert.deepEqual(restarted.expire(6000), [], "it was heard");
 });
 
+test("of two servers the newer list counts, and guests that the restarted scheduler has let in stay", () => {
+  const guests = new Guests(1000);
+  const known = guests.admit({ token: "a", label: "" }, "job 1", 0);
+  const forgotten = guests.admit({ token: "b", label: "" }, "job 1", 0);
+  const restarted = new Guests(1000);
+  restarted.recall(guests.entries(), 5000);
+  assert.equal(restarted.resume(known, { token: "a", label: "h:a" }, 5100), true);
+  const own = restarted.admit({ token: "c", label: "h:c" }, "job 2", 5200);
+  guests.leave(forgotten);
+  const later = guests.admit({ token: "d", label: "" }, "job 1", 0);
+  restarted.recall(guests.entries(), 5300);
+  const labels = new Map(restarted.status(5300).map(({ node, label }) => [node, label]));
+  assert.deepEqual(Object.fromEntries(labels), { [known]: "h:a", [later]: "", [own]: "h:c" });
+});
+
 test("there are at most so many guests at a time", () => {
   const guests = new Guests(1000);
   for (let i = 0; i < GUESTS_MAX; i++) guests.admit({ token: `token ${i}`, label: "" }, "job 1", 0);

@@ -8,7 +8,10 @@
 //   Guests.G1. A number is given to one guest. One that was forgotten never counts again: its hellos, heartbeats and
 //       resumed registrations are FENCED, so that nothing it sent before is applied by servers that forgot its stamps.
 //   Guests.G2. At most GUESTS_MAX are there: the list fits a frame.
-//   Guests.G3. A restarted scheduler knows the guests of the newest roster that a server brings, and no others.
+//   Guests.G3. A restarted scheduler knows the guests of the newest roster that a server brings, those that it has let
+//       in itself, and no others.
+//   Guests.G4. A new guest is answered once a server has heard of it, if one is alive: then the next scheduler does
+//       (roster-push.ts).
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { hashText } from "../keys/mix.ts";
@@ -93,9 +96,12 @@ export class Guests {
 
   /** Guests.G3 */
   recall(guests: readonly GuestEntry[], nowMs: number): void {
+    const before = [...this.#guests.values()];
     this.#guests.clear();
     for (const { node, token } of guests)
       this.#guests.set(node, { node, token, label: "", cameAtMs: undefined, heardAtMs: nowMs, downSinceMs: nowMs });
+    for (const guest of before)
+      if (guest.cameAtMs !== undefined || this.#guests.get(guest.node)?.token === guest.token) this.#guests.set(guest.node, guest);
   }
 
   /** It sent something. Throws FENCED (Guests.G1). */
