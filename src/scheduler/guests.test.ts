@@ -15,6 +15,18 @@ test("a guest has one number for its token, and another guest another one", () =
   assert.deepEqual(guests.entries()[0], { node: first, token: "a" });
 });
 
+test("of 100,000 guests that come and go no two have the same number", () => {
+  const guests = new Guests(1000);
+  const seen = new Set<number>();
+  for (let i = 0; i < 100_000; i++) {
+    const node = guests.admit({ token: "a", label: "" }, "job 1", 0);
+    assert.ok(isGuest(node));
+    seen.add(node);
+    guests.leave(node);
+  }
+  assert.equal(seen.size, 100_000);
+});
+
 test("a guest that is silent for the timeout is forgotten, and is not heard any more", () => {
   const guests = new Guests(1000);
   const node = guests.admit({ token: "a", label: "h:a" }, "job 1", 0);

@@ -20,7 +20,7 @@ import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-f
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { PrepareReply, PrepareRequest } from "../wire/control.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
-import { idOf, isGuest, type Role, rankOf, roleOf } from "../wire/node-id.ts";
+import { idOf, type Role, rankOf, roleOf } from "../wire/node-id.ts";
 import type { CopyClaim, ResumeClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { PartsExchange } from "./copy/parts-exchange.ts";
@@ -218,6 +218,10 @@ export class ServerNode extends MemberNode {
     const { ownership, epochWait, parameters, checkpoints } = this.server;
     membership.memory.catalogue = parameters;
     membership.guests = this.server.guests;
+    this.server.guests.onGone = (node) => {
+      const channel = this.peer.channel(node);
+      if (channel !== undefined) this.peer.drop(channel, nodeDeadError(node, "left")); // GuestList.L1
+    };
     parameters.sums.onSums = () => {
       parameters.onState();
       membership.reportSums();
@@ -327,7 +331,6 @@ export class ServerNode extends MemberNode {
     }
     if (this.server.ownership.isSettling) this.#laterRoster = roster;
     else this.server.follow(roster);
-    this.#dropGuests();
     const workers = roster.nodes.filter(({ role }) => role === "worker").length;
     if (workers <= this.#sharerCount) return;
     this.#sharerCount = workers;
@@ -343,12 +346,6 @@ export class ServerNode extends MemberNode {
     const committed = replica?.log.whenCommitted();
     if (committed === undefined) this.server.scaling.retire();
     else committed.then(() => this.server.scaling.retire()).catch(() => {}); // It does not reject.
-  }
-
-  /** GuestList.L1 */
-  #dropGuests(): void {
-    for (const channel of [...this.peer.channels()])
-      if (isGuest(channel.id) && !this.server.guests.has(channel.id)) this.peer.drop(channel, nodeDeadError(channel.id, "left"));
   }
 
   /** The last barrier is not waited for by a server that is to leave before the others (ScalingPart.P2). */
