@@ -6,6 +6,7 @@
 //   to the scheduler     REGISTER HEARTBEAT BARRIER LEAVE STATUS PLACEMENT
 //   from the scheduler   ROSTER ABORT PREPARE
 //   between any nodes    HEARTBEAT
+//   from a server        RETIRE
 
 import * as control from "../wire/control.ts";
 import { FunctionId } from "../wire/function-id.ts";
@@ -88,6 +89,18 @@ export const PREPARE: JsonContract<control.PrepareRequest, control.PrepareReply>
   target: "node",
   request: control.prepareRequestShape,
   response: control.prepareReplyShape,
+});
+
+/**
+ * A server that no part is left to is about to leave. A worker or guest adopts the placement, and says what it still
+ * has open there: the server stays until that is nothing.
+ */
+export const RETIRE: JsonContract<control.RetireRequest, control.RetireReply> = jsonContract({
+  id: FunctionId.RETIRE,
+  name: "wb/cluster/retire",
+  target: "node",
+  request: control.retireRequestShape,
+  response: control.retireReplyShape,
 });
 
 /** The scheduler ends the job. */

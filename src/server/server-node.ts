@@ -14,6 +14,7 @@ import type { PsFunction } from "../contracts/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
 import { nodeDeadError } from "../peer/call.ts";
 import { serveJson } from "../peer/call-function.ts";
+import type { Channel } from "../peer/channel.ts";
 import type { ChannelLimits } from "../peer/channel-host.ts";
 import type { PlugInModule } from "../store/plug-ins.ts";
 import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-files.ts";
@@ -28,6 +29,7 @@ import { ChainMember, checkReplication } from "./replication/chain-member.ts";
 import { exchangeLogOf } from "./replication/exchange-entries.ts";
 import type { DurableLog } from "./replication/log-sink.ts";
 import { PlannedStop, type PlannedStopFiles } from "./replication/planned-stop.ts";
+import { partFrom } from "./retirement.ts";
 import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
 
 /** The default size: a GiB of addresses stays for updates and checkpoints of a full server (Arena.A5). */
@@ -342,10 +344,18 @@ export class ServerNode extends MemberNode {
     const own = nodes.find(({ node, incarnation }) => node === this.id && incarnation === this.peer.incarnation);
     if (own?.isRetired !== true || this.#isRetired) return;
     this.#isRetired = true;
-    const { replica } = this.server;
-    const committed = replica?.log.whenCommitted();
-    if (committed === undefined) this.server.scaling.retire();
-    else committed.then(() => this.server.scaling.retire()).catch(() => {}); // It does not reject.
+    this.#part()
+      .then(() => this.server.scaling.retire())
+      .catch(() => {}); // It does not reject.
+  }
+
+  async #part(): Promise<void> {
+    const { guests, ownership, replica } = this.server;
+    const isThere = ({ id }: Channel): boolean =>
+      guests.has(id) || this.roster.nodes.some(({ node, role, state }) => node === id && role === "worker" && state === "alive");
+    const clients = [...this.peer.channels()].filter(isThere);
+    if (ownership.placement !== undefined) await partFrom(clients, ownership.placement, this.clock);
+    await replica?.log.whenCommitted();
   }
 
   /** The last barrier is not waited for by a server that is to leave before the others (ScalingPart.P2). */

@@ -15,6 +15,8 @@ import {
   prepareRequestShape,
   rendezvousReplyShape,
   rendezvousRequestShape,
+  retireReplyShape,
+  retireRequestShape,
   statusReplyShape,
 } from "./control.ts";
 import { helloShape } from "./hello.ts";
@@ -128,6 +130,8 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
     body: { leaving: [1, 4096], roomBytes: 2 ** 30 },
     optional: ["leaving", "roomBytes"],
   },
+  { name: "RETIRE", shape: retireRequestShape, body: { placement: PLACEMENT } },
+  { name: "the answer to RETIRE", shape: retireReplyShape, body: { openCount: 2 } },
   { name: "BARRIER", shape: barrierRequestShape, body: BARRIER, optional: ["outlivesDeaths"] },
   { name: "the answer to BARRIER", shape: barrierReplyShape, body: { round: 1 } },
   { name: "ABORT", shape: abortRequestShape, body: { code: "DEADLINE", message: "too late" } },

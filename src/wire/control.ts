@@ -130,6 +130,12 @@ export const prepareRequestShape: Check<PrepareRequest> = object({ epoch: count,
 export type PrepareReply = { readonly leaving?: readonly number[] | undefined; readonly roomBytes?: number | undefined };
 export const prepareReplyShape: Check<PrepareReply> = object({ leaving: optional(list(count)), roomBytes: optional(count) });
 
+/** RETIRE: the placement without the server that sends this, and how many calls the receiver has open with it. */
+export type RetireRequest = { readonly placement: PlacementView };
+export const retireRequestShape: Check<RetireRequest> = object({ placement: placementShape });
+export type RetireReply = { readonly openCount: number };
+export const retireReplyShape: Check<RetireReply> = object({ openCount: count });
+
 /**
  * HEARTBEAT. `holdsSums`: a server has values of the kv face or data of pushData (RosterEntry.sumsIncarnation).
  * `standbyLost`: the incarnation of a standby that does not take the log of its head, which sends this;

@@ -10,10 +10,10 @@
 //       of those who call (ClusterNode.N4).
 
 import type { Clock } from "../base/clock.ts";
-import { badArgument, showValue } from "../base/errors.ts";
+import { badArgument, badRequest, showValue } from "../base/errors.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { checkSender } from "../cluster/scheduler-calls.ts";
-import { PREPARE } from "../contracts/control.ts";
+import { PREPARE, RETIRE } from "../contracts/control.ts";
 import type { FunctionCaller, WorkerFunction, WorkerHandler } from "../contracts/worker-function.ts";
 import { serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
@@ -49,6 +49,13 @@ export class Worker {
         checkSender(channel, "PREPARE");
         await this.router.clockMessages.prepare(request);
         return {};
+      }),
+    );
+    options.peer.serve(
+      serveJson(RETIRE, (channel, { placement }) => {
+        if (roleOf(channel.id) !== "server") throw badRequest(`RETIRE comes from a server, not from ${channel.name}`);
+        options.membership.adoptPlacement(placement); // from now on nothing leaves for that server (Router.R4)
+        return { openCount: channel.openCallCount };
       }),
     );
   }
