@@ -109,7 +109,7 @@ test("a client contains no server: what a session brings along has no file of se
 /** Lines of a file and all that it brings along, kernels left out. */
 const CLOSURE_LINES_MAX: Readonly<Record<string, number>> = { "src/api/session.ts": 9_000, "src/node/worker-root.ts": 12_000 };
 /** The same of `connect` without comments and empty lines. docs/decisions/0054 says what it grew by, and why. */
-const CONNECT_CODE_LINES_MAX = 18_900;
+const CONNECT_CODE_LINES_MAX = 18_970;
 const COMMENT_OR_EMPTY = /^\s*(?:\/\/|\/?\*|$)/;
 
 function closureLines(path: string, counts: (line: string) => boolean): number {

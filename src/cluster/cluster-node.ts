@@ -271,9 +271,10 @@ export abstract class ClusterNode {
   /** Adopts a newer roster. */
   protected follow(roster: RosterView): void {
     this.#options.onRoster?.(roster);
-    for (const { node, role, state, returns } of roster.nodes) {
+    for (const { node, role, state, returns, isRetired } of roster.nodes) {
       // One whose slot is free may have taken over, and has to hear it.
       if (state === "alive" || isAwaited({ state, returns }) || role === "standby") continue;
+      if (role === "server" && isRetired === true && this.role !== "server") continue; // Router.R9
       this.peer.channel(node)?.failCalls(nodeDeadError(node, state));
     }
     for (const entry of roster.nodes) if (entry.role === this.role) this.#followOwn(entry);

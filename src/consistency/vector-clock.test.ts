@@ -29,6 +29,15 @@ test("whether an update was applied can be asked without applying it", () => {
   assert.deepEqual(clock.at(9), { incarnation: 2, stamp: 5 }, "nothing has changed");
 });
 
+test("who has the number of one that was forgotten begins anew, also where its entry is kept", () => {
+  const clock = new VectorClock();
+  const kept = clock.entryOf(9, 1);
+  clock.advance(9, 1, 5);
+  clock.forget(9);
+  assert.notEqual(kept.incarnation, 1, "RequestGate looks it up again");
+  assert.equal(clock.advance(9, 1, 1), true);
+});
+
 test("workers do not know of each other, also when they take turns", () => {
   const clock = new VectorClock();
   assert.equal(clock.advance(9, 1, 5), true);

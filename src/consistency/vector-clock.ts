@@ -42,8 +42,13 @@ export class VectorClock {
     return incarnation < entry.incarnation || stamp <= entry.stamp;
   }
 
-  /** The caller sees to it that nothing of this worker comes any more. */
+  /**
+   * The caller sees to it that nothing of this worker comes any more. Whoever keeps its entry sees that it is nobody's:
+   * the number may be another's later.
+   */
   forget(worker: number): void {
+    const entry = this.#entries.get(worker);
+    if (entry !== undefined) entry.incarnation = 0;
     this.#entries.delete(worker);
   }
 

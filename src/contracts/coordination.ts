@@ -1,10 +1,11 @@
-// coordination — what workers arrange among themselves through the scheduler: who does which units of an epoch (UNITS),
-// who reduces with whom (GATHER), and where they wait for each other (RENDEZVOUS). JSON both ways, as the control plane
-// (control.ts); the shapes are in src/wire.
+// coordination — what workers with sessions arrange, with each other through the scheduler: who does which units of an
+// epoch (UNITS), who reduces with whom (GATHER), and where they wait for each other (RENDEZVOUS); and with servers that
+// are about to leave (RETIRE). JSON both ways, as the control plane (control.ts); the shapes are in src/wire.
 
 import { type GatherReply, type GatherRequest, gatherReplyShape, gatherRequestShape } from "../wire/collective-frame.ts";
 import { type RendezvousReply, type RendezvousRequest, rendezvousReplyShape, rendezvousRequestShape } from "../wire/control.ts";
 import { FunctionId } from "../wire/function-id.ts";
+import { type RetireReply, type RetireRequest, retireReplyShape, retireRequestShape } from "../wire/retire.ts";
 import { type UnitsReply, type UnitsRequest, unitsReplyShape, unitsRequestShape } from "../wire/units.ts";
 import { type JsonContract, jsonContract } from "./contract.ts";
 
@@ -32,4 +33,16 @@ export const RENDEZVOUS: JsonContract<RendezvousRequest, RendezvousReply> = json
   target: "scheduler",
   request: rendezvousRequestShape,
   response: rendezvousReplyShape,
+});
+
+/**
+ * A server that no part is left to is about to leave. A worker or guest adopts the placement, and says what it still
+ * has open there: the server stays until that is nothing.
+ */
+export const RETIRE: JsonContract<RetireRequest, RetireReply> = jsonContract({
+  id: FunctionId.RETIRE,
+  name: "wb/cluster/retire",
+  target: "node",
+  request: retireRequestShape,
+  response: retireReplyShape,
 });

@@ -167,6 +167,14 @@ export function nodeDeadError(node: number, state: "dead" | "left"): Weighbridge
   return new WeighbridgeError("NODE_DEAD", `${nameOf(node)} ${state === "dead" ? "is dead" : "has left"}`, { retryable: state === "dead" });
 }
 
+/** For a call to a node that has left in order; `isOut`: it had departed. Refused, unless it may have been applied. */
+export function leftError(node: number, { isUpdate, epoch }: Pick<Call, "isUpdate" | "epoch">, isOut: boolean): WeighbridgeError {
+  const error = nodeDeadError(node, "left");
+  if (epoch === 0) return error;
+  if (isUpdate && isOut) return lostErrors("LINK_LOST", error.message).lost;
+  return new WeighbridgeError("WRONG_EPOCH", `${error.message}: nothing was applied`, { retryable: true });
+}
+
 /**
  * Whether a live node may have applied the update that failed with this error: it must not be sent again (Channel.N6).
  * True also for the NODE_DEAD of a node that was unreachable while the scheduler was away: its cause is the LINK_LOST.

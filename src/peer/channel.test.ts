@@ -171,6 +171,27 @@ test("calls to a node out of reach say whether they may have been applied, and n
   assert.ok(stage.channel.canResumeAt(1) && stage.channel.canResumeAt(3), "whether the other side took them or not");
 });
 
+test("calls to a node that has left in order are refused, but for updates that had departed and those that name the node (Router.R9)", async () => {
+  const stage = new ChannelStage();
+  const placed = { epoch: 3 };
+  const departed = [new TestCall("update", placed), new TestCall("read", { ...placed, isUpdate: false }), new TestCall("named")];
+  const waiting = [new TestCall("waits", placed), new TestCall("reads", { ...placed, isUpdate: false })];
+  const ends: string[] = [];
+  for (const call of [...departed, ...waiting]) call.failed = ({ code, retryable }) => void ends.push(`${call.name}: ${code} ${retryable}`);
+  await stage.send(...departed);
+  stage.breakLink();
+  await stage.send(...waiting);
+  stage.channel.failLeft();
+  assert.deepEqual(ends, [
+    "waits: WRONG_EPOCH true",
+    "reads: WRONG_EPOCH true",
+    "update: LINK_LOST false",
+    "read: WRONG_EPOCH true",
+    "named: NODE_DEAD false",
+  ]);
+  assert.equal(stage.channel.isAwaiting, false);
+});
+
 test("a gap is told once, and the missing request and all behind it leave again", async () => {
   const server = new ChannelStage({ handler: { handle: (channel, header) => channel.acknowledge(header) } });
   for (const request of [1, 3, 4, 2, 3, 4]) server.receive(Kind.REQUEST, request);

@@ -9,8 +9,8 @@
 // never served before a write that left earlier.
 //
 // Invariants (see also FrameWriter):
-//   Channel.N5. Every call ends: answered, failed by the other side, or failed by `end`, `renew`, `failCalls` or
-//       `failLost` (Availability.I7 of docs/decisions/0079).
+//   Channel.N5. Every call ends: answered, failed by the other side, or failed by `end`, `renew`, `failCalls`,
+//       `failLost` or `failLeft` (Availability.I7 of docs/decisions/0079).
 //   Channel.N6. A failed call never leaves again, and its number is settled: the same incarnation takes the next call.
 //   Channel.N7. A failover ends no call: what had left keeps its order and its stamps, and leaves before anything new.
 //       An update of a lower stamp that left later would be taken for one that was applied (VectorClock.V1,
@@ -28,7 +28,7 @@ import { type FrameHeader, Kind, REQUESTS_OPEN_MAX, type RequestLabel } from "..
 import { encodeJson } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { Answer, keptLabel, labelOf } from "./answer.ts";
-import { type Call, type CallFate, detachedError, IN_PLACE_BYTES_MAX, lostErrors, UpdateFates } from "./call.ts";
+import { type Call, type CallFate, detachedError, IN_PLACE_BYTES_MAX, leftError, lostErrors, UpdateFates } from "./call.ts";
 import type { ChannelHost } from "./channel-host.ts";
 import type { Faults } from "./faults.ts";
 import type { FrameBatch, Held } from "./frame-batch.ts";
@@ -278,6 +278,15 @@ export class Channel {
   failLost(code: "LINK_LOST" | "NODE_DEAD", reason: string): void {
     const { lost, unsent } = lostErrors(code, reason);
     this.#failAll(unsent, (call) => call.failed(call.isUpdate ? lost : unsent));
+  }
+
+  /** The other node has left, and others have its parts: every open call fails, as `leftError` says. */
+  failLeft(): void {
+    const departed = this.#pending.giveUp();
+    if (departed.length > 0) this.link?.destroy(); // as in #failAll
+    // First what waits: a request of which a frame has not left was not applied.
+    for (const call of this.#writer.takeWaiting()) call.failed(leftError(this.id, call, false));
+    for (const call of departed) call.failed(leftError(this.id, call, true));
   }
 
   #failAll(unsent: WeighbridgeError, failDeparted: (call: Call) => void): void {

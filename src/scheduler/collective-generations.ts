@@ -13,7 +13,7 @@
 //       or in none. Everybody learns that, also a member that was declared dead and does not know it.
 
 import { WeighbridgeError } from "../base/errors.ts";
-import type { Generation, Member } from "../wire/collective-frame.ts";
+import type { Generation, Member } from "../wire/generation.ts";
 import { nameOf } from "../wire/node-id.ts";
 import type { RosterEntry } from "../wire/roster.ts";
 

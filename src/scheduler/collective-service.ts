@@ -2,7 +2,8 @@
 
 import { Deferred } from "../base/deferred.ts";
 import { badRequest, WeighbridgeError } from "../base/errors.ts";
-import type { GatherRequest, Generation, Member } from "../wire/collective-frame.ts";
+import type { GatherRequest } from "../wire/collective-frame.ts";
+import type { Generation, Member } from "../wire/generation.ts";
 import { roleOf } from "../wire/node-id.ts";
 import type { RosterEntry } from "../wire/roster.ts";
 import { CollectiveGenerations, type SettledRequest } from "./collective-generations.ts";

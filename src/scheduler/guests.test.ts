@@ -15,6 +15,18 @@ test("a guest has one number for its token, and another guest another one", () =
   assert.deepEqual(guests.entries()[0], { node: first, token: "a" });
 });
 
+test("of 100,000 guests that come and go no two have the same number", () => {
+  const guests = new Guests(1000);
+  const seen = new Set<number>();
+  for (let i = 0; i < 100_000; i++) {
+    const node = guests.admit({ token: "a", label: "" }, "job 1", 0);
+    assert.ok(isGuest(node));
+    seen.add(node);
+    guests.leave(node);
+  }
+  assert.equal(seen.size, 100_000);
+});
+
 test("a guest that is silent for the timeout is forgotten, and is not heard any more", () => {
   const guests = new Guests(1000);
   const node = guests.admit({ token: "a", label: "h:a" }, "job 1", 0);
@@ -47,6 +59,21 @@ test("a restarted scheduler knows the guests that a server tells of, by their to
   assert.equal(restarted.resume(early, { token: "b", label: "h:b" }, 5100), false, "another token");
   assert.equal(restarted.resume(early, { token: "a", label: "h:a" }, 5100), true);
   assert.deepEqual(restarted.expire(6000), [], "it was heard");
+});
+
+test("of two servers the newer list counts, and guests that the restarted scheduler has let in stay", () => {
+  const guests = new Guests(1000);
+  const known = guests.admit({ token: "a", label: "" }, "job 1", 0);
+  const forgotten = guests.admit({ token: "b", label: "" }, "job 1", 0);
+  const restarted = new Guests(1000);
+  restarted.recall(guests.entries(), 5000);
+  assert.equal(restarted.resume(known, { token: "a", label: "h:a" }, 5100), true);
+  const own = restarted.admit({ token: "c", label: "h:c" }, "job 2", 5200);
+  guests.leave(forgotten);
+  const later = guests.admit({ token: "d", label: "" }, "job 1", 0);
+  restarted.recall(guests.entries(), 5300);
+  const labels = new Map(restarted.status(5300).map(({ node, label }) => [node, label]));
+  assert.deepEqual(Object.fromEntries(labels), { [known]: "h:a", [later]: "", [own]: "h:c" });
 });
 
 test("there are at most so many guests at a time", () => {

@@ -5,10 +5,15 @@
 //   waiting ── the job runs ──► there ── LEAVE, or silent for the heartbeat timeout ──► forgotten, for good
 //
 // Invariants:
-//   Guests.G1. A number is given to one guest. One that was forgotten never counts again: its hellos, heartbeats and
-//       resumed registrations are FENCED, so that nothing it sent before is applied by servers that forgot its stamps.
+//   Guests.G1. A scheduler gives a number to one guest, and one after the other: none again before all were given.
+//       Those of different schedulers may be the same; then tokens tell the guests apart, here and on servers
+//       (GuestList.L2). One that was forgotten never counts again: its hellos, heartbeats and resumed registrations are
+//       FENCED, so that nothing it sent before is applied by servers that forgot its stamps.
 //   Guests.G2. At most GUESTS_MAX are there: the list fits a frame.
-//   Guests.G3. A restarted scheduler knows the guests of the newest roster that a server brings, and no others.
+//   Guests.G3. A restarted scheduler knows the guests of the newest roster that a server brings, those that it has let
+//       in itself, and no others.
+//   Guests.G4. A new guest is answered once a server has heard of it, if one is alive: then the next scheduler does
+//       (roster-push.ts).
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { hashText } from "../keys/mix.ts";
@@ -20,6 +25,8 @@ import { excuseSilence, type LastHeard, LINK_GRACE_MS, silentUntilMs } from "./r
 
 /** With their tokens they take a third of the largest frame. */
 export const GUESTS_MAX = 2048;
+/** From FIRST_GUEST_ID on. */
+const GUEST_NUMBERS = 2 ** 31;
 
 type Guest = GuestEntry &
   LastHeard & {
@@ -93,9 +100,12 @@ export class Guests {
 
   /** Guests.G3 */
   recall(guests: readonly GuestEntry[], nowMs: number): void {
+    const before = [...this.#guests.values()];
     this.#guests.clear();
     for (const { node, token } of guests)
       this.#guests.set(node, { node, token, label: "", cameAtMs: undefined, heardAtMs: nowMs, downSinceMs: nowMs });
+    for (const guest of before)
+      if (guest.cameAtMs !== undefined || this.#guests.get(guest.node)?.token === guest.token) this.#guests.set(guest.node, guest);
   }
 
   /** It sent something. Throws FENCED (Guests.G1). */
@@ -151,8 +161,9 @@ export class Guests {
   }
 
   #draw(seed: string): number {
+    const first = hashText(seed) >>> 1;
     for (;;) {
-      const node = FIRST_GUEST_ID + (hashText(`${seed} ${++this.#drawn}`) >>> 1);
+      const node = FIRST_GUEST_ID + ((first + ++this.#drawn) % GUEST_NUMBERS);
       if (!this.#guests.has(node)) return node;
     }
   }

@@ -37,6 +37,8 @@ export class RankSlots {
   #commonVersion = 0;
   /** The newest version among those that nodes brought along after a restart. */
   #recalledVersion = 0;
+  /** Of these, the newest that a server or standby brought: workers see no guests (Guests.G3). */
+  #guestsVersion = 0;
   /** Generations of workers up to this one are over. */
   #endedGeneration = 0;
   #changed = false;
@@ -89,14 +91,14 @@ export class RankSlots {
 
   /** What a node of this role sees. */
   view(reader?: Role): RosterView {
-    const seesGuests = reader === "server" || reader === "standby";
+    const isServer = seesGuests(reader);
     const ended = this.#endedGeneration === 0 ? {} : { endedGeneration: this.#endedGeneration };
     const { placement } = this;
-    const seesParts = seesGuests && placement !== undefined;
+    const seesParts = isServer && placement !== undefined;
     return {
-      version: seesGuests ? this.#version : this.#commonVersion, // RankSlots.V4
+      version: isServer ? this.#version : this.#commonVersion, // RankSlots.V4
       nodes: this.all().map((slot) => this.#entryOf(slot)),
-      ...(seesGuests && this.#guests.size > 0 ? { guests: this.#guests.entries() } : {}),
+      ...(isServer && this.#guests.size > 0 ? { guests: this.#guests.entries() } : {}),
       ...(placement === undefined ? {} : { placement }),
       ...(seesParts ? this.#handOverOf(placement) : {}),
       ...ended,
@@ -210,16 +212,19 @@ export class RankSlots {
   }
 
   /**
-   * Adopts what a node remembers of the others, where it is newer than what we know. Returns the nodes whose
-   * incarnation, as we knew it, is over.
+   * Adopts what a node of this role remembers of the others, where it is newer than what we know. Returns the nodes
+   * whose incarnation, as we knew it, is over.
    */
-  recall(roster: RosterView, nowMs: number): number[] {
-    const { version, nodes, guests, endedGeneration = 0 } = roster;
+  recall(roster: RosterView, role: Role, nowMs: number): number[] {
+    const { version, nodes, guests = [], endedGeneration = 0 } = roster;
     const ended: number[] = [];
     this.#recallPlacement(roster);
     this.endGeneration(endedGeneration);
     const isNewer = version > this.#recalledVersion;
-    if (isNewer && guests !== undefined) this.#guests.recall(guests, nowMs); // Guests.G3
+    if (seesGuests(role) && version > this.#guestsVersion) {
+      this.#guestsVersion = version;
+      this.#guests.recall(guests, nowMs); // Guests.G3
+    }
     if (isNewer) this.#recallServers(nodes);
     for (const { node, incarnation, sumsIncarnation = 0, ...entry } of nodes) {
       const isAdded = roleOf(node) === "worker" && rankOf(node) < this.#workersMax;
@@ -306,4 +311,9 @@ export class RankSlots {
     this.#serverNewsChanged = false;
     return to;
   }
+}
+
+/** RankSlots.V4 */
+function seesGuests(reader: Role | undefined): boolean {
+  return reader === "server" || reader === "standby";
 }

@@ -396,8 +396,8 @@ export class Roster<T> {
     }
     this.#chains.formed();
     this.#slots.setPlacement(firstPlacement(this.#rules));
-    decisions.push(...this.#admitGuests(nowMs));
     this.#slots.publish(); // nobody needs a push: the answers carry it
+    decisions.push(...this.#admitGuests(nowMs), ...this.#publish()); // Guests.G4
     return decisions;
   }
 
@@ -472,7 +472,7 @@ export class Roster<T> {
     // A scheduler that was there from the start knows better than any node.
     // Roster.R3
     if (this.#isFound && isBehind(this.#journal.state, claim)) decisions.push({ kind: "outdated", node: claim.node });
-    if (this.#isResumed) for (const node of this.#slots.recall(claim.roster, nowMs)) decisions.push({ kind: "died", node });
+    if (this.#isResumed) for (const node of this.#slots.recall(claim.roster, request.role, nowMs)) decisions.push({ kind: "died", node });
     this.#chains.recalled(nowMs);
     const slot = this.#slots.get(claim.node);
     if (claim.isStored === true && slot !== undefined)

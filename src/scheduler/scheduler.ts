@@ -29,7 +29,7 @@ import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
 import type { StatusReply } from "../wire/control.ts";
 import { jobNameOf } from "../wire/hello.ts";
-import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import { isGuest, nameOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { deadNodes, missingAtEnd, missingText, type RosterView } from "../wire/roster.ts";
 import { Admissions } from "./admissions.ts";
 import { drained, FailureNotice } from "./failure-notice.ts";
@@ -317,7 +317,9 @@ export class Scheduler {
       if (channel.link === undefined) throw new WeighbridgeError("LINK_LOST", "the node that registers is gone", { retryable: true });
       const caller = this.#admissions.open(channel, request);
       this.#carryOut(this.#roster.register(request, caller, this.#clock.nowMs()));
-      return await caller.reply.promise;
+      const reply = await caller.reply.promise;
+      if (isGuest(reply.node) && request.resume === undefined) await this.#push.heard(); // Guests.G4
+      return reply;
     });
     serve(HEARTBEAT, (channel, { holdsSums, standbyLost, standbyFilled }) => {
       const { id, incarnation } = channel;
@@ -410,6 +412,7 @@ export class Scheduler {
         break;
       case "admit":
         this.#admissions.admit(decision);
+        if (roleOf(decision.node) === "server") this.#push.serverCame();
         break;
       case "refuse":
         this.#refuse(decision.caller, decision.error);

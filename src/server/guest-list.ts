@@ -4,12 +4,16 @@
 // Invariants:
 //   GuestList.L1. A guest is served from the roster that lists it first to the one that does not. Then its conversation
 //       ends with all that the server kept of it, stamps included: what it sends later meets no handler.
+//   GuestList.L2. A guest is its number and its token. A number with another token is another guest, which has nothing
+//       of the one before, also if no roster without either came here.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { nameOf } from "../wire/node-id.ts";
 import type { GuestEntry } from "../wire/roster.ts";
 
 export class GuestList {
+  /** Ends the conversation with a guest that is gone. */
+  onGone: (node: number) => void = () => {};
   /** By number: the token that its hellos show. */
   #tokens: ReadonlyMap<number, string> = new Map();
 
@@ -23,10 +27,12 @@ export class GuestList {
 
   /** Takes a newer list; returns those that are gone. */
   follow(guests: readonly GuestEntry[] = []): number[] {
-    const gone = new Set(this.#tokens.keys());
-    for (const { node } of guests) gone.delete(node);
+    const before = this.#tokens;
     this.#tokens = new Map(guests.map(({ node, token }) => [node, token]));
-    return [...gone];
+    const gone: number[] = [];
+    for (const [node, token] of before) if (this.#tokens.get(node) !== token) gone.push(node); // GuestList.L2
+    for (const node of gone) this.onGone(node);
+    return gone;
   }
 
   /** Throws NO_ROUTE for a guest that is not listed: it has not been yet, or is no longer (GuestList.L1). */

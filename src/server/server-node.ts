@@ -14,13 +14,14 @@ import type { PsFunction } from "../contracts/ps-function.ts";
 import { Arena } from "../kernel/arena.ts";
 import { nodeDeadError } from "../peer/call.ts";
 import { serveJson } from "../peer/call-function.ts";
+import type { Channel } from "../peer/channel.ts";
 import type { ChannelLimits } from "../peer/channel-host.ts";
 import type { PlugInModule } from "../store/plug-ins.ts";
 import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-files.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { PrepareReply, PrepareRequest } from "../wire/control.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
-import { idOf, isGuest, type Role, rankOf, roleOf } from "../wire/node-id.ts";
+import { idOf, type Role, rankOf, roleOf } from "../wire/node-id.ts";
 import type { CopyClaim, ResumeClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { PartsExchange } from "./copy/parts-exchange.ts";
@@ -28,6 +29,7 @@ import { ChainMember, checkReplication } from "./replication/chain-member.ts";
 import { exchangeLogOf } from "./replication/exchange-entries.ts";
 import type { DurableLog } from "./replication/log-sink.ts";
 import { PlannedStop, type PlannedStopFiles } from "./replication/planned-stop.ts";
+import { partFrom } from "./retirement.ts";
 import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
 
 /** The default size: a GiB of addresses stays for updates and checkpoints of a full server (Arena.A5). */
@@ -236,6 +238,10 @@ export class ServerNode extends MemberNode {
     const { ownership, epochWait, parameters, checkpoints } = this.server;
     membership.memory.catalogue = parameters;
     membership.guests = this.server.guests;
+    this.server.guests.onGone = (node) => {
+      const channel = this.peer.channel(node);
+      if (channel !== undefined) this.peer.drop(channel, nodeDeadError(node, "left")); // GuestList.L1
+    };
     parameters.sums.onSums = () => {
       parameters.onState();
       if (this.#holdsSums) return;
@@ -348,7 +354,6 @@ export class ServerNode extends MemberNode {
     }
     if (this.server.ownership.isSettling) this.#laterRoster = roster;
     else this.server.follow(roster);
-    this.#dropGuests();
     const workers = roster.nodes.filter(({ role }) => role === "worker").length;
     if (workers <= this.#sharerCount) return;
     this.#sharerCount = workers;
@@ -360,16 +365,18 @@ export class ServerNode extends MemberNode {
     const own = nodes.find(({ node, incarnation }) => node === this.id && incarnation === this.peer.incarnation);
     if (own?.isRetired !== true || this.#isRetired) return;
     this.#isRetired = true;
-    const { replica } = this.server;
-    const committed = replica?.log.whenCommitted();
-    if (committed === undefined) this.server.scaling.retire();
-    else committed.then(() => this.server.scaling.retire()).catch(() => {}); // It does not reject.
+    this.#part()
+      .then(() => this.server.scaling.retire())
+      .catch(() => {}); // It does not reject.
   }
 
-  /** GuestList.L1 */
-  #dropGuests(): void {
-    for (const channel of [...this.peer.channels()])
-      if (isGuest(channel.id) && !this.server.guests.has(channel.id)) this.peer.drop(channel, nodeDeadError(channel.id, "left"));
+  async #part(): Promise<void> {
+    const { guests, ownership, replica } = this.server;
+    const isThere = ({ id }: Channel): boolean =>
+      guests.has(id) || this.roster.nodes.some(({ node, role, state }) => node === id && role === "worker" && state === "alive");
+    const clients = [...this.peer.channels()].filter(isThere);
+    if (ownership.placement !== undefined) await partFrom(clients, ownership.placement, this.clock);
+    await replica?.log.whenCommitted();
   }
 
   /** The last barrier is not waited for by a server that is to leave before the others (ScalingPart.P2). */

@@ -17,7 +17,7 @@ import type { FiniteScan } from "../kernel/finite-scan.ts";
 import { evenRanges } from "../keys/key-range.ts";
 import { type Placement, partOf } from "../keys/placement.ts";
 import { placementOf } from "../keys/placement-of.ts";
-import { type Call, IN_PLACE_BYTES_MAX } from "../peer/call.ts";
+import { type Call, IN_PLACE_BYTES_MAX, leftError } from "../peer/call.ts";
 import type { Channel } from "../peer/channel.ts";
 import { EncodedFrames, PagePool } from "../peer/frame-batch.ts";
 import type { ParameterSpec } from "../store/parameter-spec.ts";
@@ -107,7 +107,10 @@ export class RouterStage {
     const channels = servers.map((rank) => this.#channel(rank));
     let follow: (roster: RosterView) => void = () => {};
     this.router = new Router({
-      peer: { dial: (node) => channels[servers.findIndex((rank) => idOf("server", rank) === node)] as Channel, drop: () => {} },
+      peer: {
+        dial: (node) => channels[servers.findIndex((rank) => idOf("server", rank) === node)] as Channel,
+        drop: (channel, error) => channel.failCalls(error),
+      },
       membership: {
         onRoster: (listener) => {
           follow = listener;
@@ -165,6 +168,16 @@ export class RouterStage {
     this.#follow({ version: count, nodes: this.#nodes.slice(0, count), placement: this.#view });
   }
 
+  /** This server has left, and others have its parts: the roster says both. Its next `left` calls had left for it. */
+  async leave(rank: number, left: number): Promise<void> {
+    this.change(this.#view.servers.filter((other) => other !== rank));
+    for (const call of this.queueOf(rank).slice(0, left)) call.sendCount = 1;
+    const nodes = this.#nodes.filter((entry) => entry.rank !== rank);
+    this.#follow({ version: this.#view.epoch, nodes, placement: this.#view });
+    this.publish();
+    await this.clock.advance(0);
+  }
+
   publish(): void {
     this.#onPlacement(this.#view);
   }
@@ -220,6 +233,7 @@ export class RouterStage {
     const queue = this.#queues[rank] as Call[];
     const admits = (count: number): boolean => queue.length + count <= this.queuedMax || queue.length <= this.queuedMax / 2;
     const channel = {
+      id: idOf("server", rank),
       incarnation: INCARNATION,
       since: INCARNATION,
       name: `server ${rank}`,
@@ -229,6 +243,9 @@ export class RouterStage {
       whenRoom: (ready: () => void): void => void this.#waiters.push(ready),
       failCalls: (error: WeighbridgeError): void => {
         for (const call of queue.splice(0)) call.failed(error);
+      },
+      failLeft: (): void => {
+        for (const call of queue.splice(0)) call.failed(leftError(idOf("server", rank), call, call.sendCount > 0));
       },
     };
     return channel as unknown as Channel;

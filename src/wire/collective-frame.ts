@@ -10,7 +10,8 @@
 //
 // spec/protocol.md (§10b) lists the parts.
 
-import { type Check, count, list, object, oneOf, text } from "./json-body.ts";
+import { type Generation, generationShape } from "./generation.ts";
+import { type Check, count, object, oneOf, text } from "./json-body.ts";
 import { addressShape, type RosterView, rosterShape } from "./roster.ts";
 
 export const CollectiveKind = { ALL_REDUCE: 1, EXCHANGE: 2, BROADCAST: 3, OVER: 4 } as const;
@@ -35,14 +36,6 @@ export type Over = {
   readonly message: string;
 };
 export const overShape: Check<Over> = object({ from: count, code: text, message: text });
-
-/** One incarnation of a worker. */
-export type Member = { readonly node: number; readonly incarnation: number };
-
-/** Who takes part in operations, by rank. It never changes: when one of them is gone, the others form the next one. */
-export type Generation = { readonly generation: number; readonly members: readonly Member[] };
-
-export const generationShape: Check<Generation> = object({ generation: count, members: list(object({ node: count, incarnation: count })) });
 
 /** GATHER: answered when every worker that has to be there is; "look" and "leave" are answered at once. */
 export type GatherRequest = {

@@ -21,6 +21,7 @@ import {
 import { helloShape } from "./hello.ts";
 import type { Check } from "./json-body.ts";
 import { registerReplyShape, registerRequestShape } from "./register.ts";
+import { retireReplyShape, retireRequestShape } from "./retire.ts";
 import { placementShape, rosterShape } from "./roster.ts";
 import { unitsReplyShape, unitsRequestShape } from "./units.ts";
 import { UNIT_RUNS_MAX, unitsClaimShape } from "./units-claim.ts";
@@ -130,6 +131,8 @@ const MESSAGES: readonly { name: string; shape: Check<unknown>; body: Record<str
     body: { leaving: [1, 4096], roomBytes: 2 ** 30 },
     optional: ["leaving", "roomBytes"],
   },
+  { name: "RETIRE", shape: retireRequestShape, body: { placement: PLACEMENT } },
+  { name: "the answer to RETIRE", shape: retireReplyShape, body: { openCount: 2 } },
   { name: "BARRIER", shape: barrierRequestShape, body: BARRIER, optional: ["outlivesDeaths"] },
   { name: "the answer to BARRIER", shape: barrierReplyShape, body: { round: 1 } },
   { name: "ABORT", shape: abortRequestShape, body: { code: "DEADLINE", message: "too late" } },

@@ -18,6 +18,7 @@ export const FunctionId = {
   RENDEZVOUS: 13,
   // control plane, served by workers
   PREPARE: 14,
+  RETIRE: 15,
   // applications
   SIMPLE: 16,
   KV_PUSH: 32,

@@ -2,7 +2,6 @@
 // After a restart of the scheduler the nodes register again with the rank they had (`resume`): it learns the job anew.
 
 import { type CatalogueClaim, catalogueClaimShape } from "./catalogue.ts";
-import { type Generation, generationShape } from "./collective-frame.ts";
 import {
   type AbortRequest,
   abortRequestShape,
@@ -11,6 +10,7 @@ import {
   type RendezvousHeld,
   rendezvousHeldShape,
 } from "./control.ts";
+import { type Generation, generationShape } from "./generation.ts";
 import { jobShape, packageVersionShape, tokenShape } from "./hello.ts";
 import { type Check, count, flag, list, object, optional } from "./json-body.ts";
 import { type Role, roleShape } from "./node-id.ts";

@@ -22,6 +22,9 @@
 //       (router/clock-messages.ts): no server has closed a clock of which an update may still be refused.
 //   Router.R8. A refusal may bring a placement before the roster that names its servers. Nothing leaves until that
 //       roster has come, or for `startTimeoutMs`: then calls to a server without a name fail with NODE_DEAD.
+//   Router.R9. What is open at a server that has left, and is not in the placement, was refused, but for updates that
+//       had departed: those fail, since they may have been applied, once. A server that leaves in order leaves none
+//       (Retirement.R1).
 
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { badArgument, showValue, type WeighbridgeError } from "../base/errors.ts";
@@ -102,7 +105,7 @@ export class Router extends ServerDirectory {
   }
 
   /** A placement was published, or came with a refusal. An older one changes nothing. */
-  adopt(published: PlacementView): void {
+  override adopt(published: PlacementView): void {
     if (published.epoch <= this.epoch) return;
     const before = this.servers;
     this.place(this.#placements.of(published));

@@ -19,7 +19,8 @@ import { GATHER } from "../contracts/coordination.ts";
 import type { Channel, FunctionHandler } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Address } from "../transport/transport.ts";
-import type { GatherReply, GatherRequest, Generation, Member } from "../wire/collective-frame.ts";
+import type { GatherReply, GatherRequest } from "../wire/collective-frame.ts";
+import type { Generation, Member } from "../wire/generation.ts";
 import { nameOf, rankOf, roleOf } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 

@@ -1,8 +1,12 @@
 // worker-services — what the sessions of a worker use beside its router: clients of the scheduler's services, and an
 // engine for each session. A composition root hands it to the worker; one for the kv face alone loads none of it.
 
+import { badRequest } from "../base/errors.ts";
 import type { Membership } from "../cluster/membership.ts";
+import { RETIRE } from "../contracts/coordination.ts";
+import { serveJson } from "../peer/call-function.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
+import { roleOf } from "../wire/node-id.ts";
 import { CatalogueClient } from "./catalogue-client.ts";
 import { ParameterEngine, type ParameterEngineOptions } from "./parameter-engine.ts";
 import { RendezvousClient } from "./rendezvous-client.ts";
@@ -40,6 +44,13 @@ export class WorkerServices {
     this.rendezvous = new RendezvousClient(ground);
     this.mesh = new WorkerMesh(ground);
     this.leaving = leaveNotice(ground.membership);
+    ground.peer.serve(
+      serveJson(RETIRE, (channel, { placement }) => {
+        if (roleOf(channel.id) !== "server") throw badRequest(`RETIRE comes from a server, not from ${channel.name}`);
+        ground.membership.adoptPlacement(placement); // from now on nothing leaves for that server (Router.R4)
+        return { openCount: channel.openCallCount };
+      }),
+    );
   }
 
   open(options: Omit<ParameterEngineOptions, "compression">): ParameterEngine {

@@ -19,7 +19,7 @@ import { checkpointSave } from "../../src/contracts/checkpoints.ts";
 import { collectivePart } from "../../src/contracts/collective.ts";
 import type { JsonContract } from "../../src/contracts/contract.ts";
 import { ABORT, BARRIER, HEARTBEAT, LEAVE, PLACEMENT, PREPARE, REGISTER, ROSTER, STATUS } from "../../src/contracts/control.ts";
-import { GATHER, RENDEZVOUS, UNITS } from "../../src/contracts/coordination.ts";
+import { GATHER, RENDEZVOUS, RETIRE, UNITS } from "../../src/contracts/coordination.ts";
 import { KV_CONTRACTS, simpleRequest } from "../../src/contracts/kv.ts";
 import { type PsFunction, psFunction } from "../../src/contracts/ps-function.ts";
 import { tensorPull } from "../../src/contracts/tensors.ts";
@@ -157,6 +157,7 @@ export function goldenServer(): RecordedExchange {
   serve(PLACEMENT, { placement: PLACEMENT_VIEW });
   serve(UNITS, { isOver: false, units: [5, 7], lost: [], repeatedCount: 2, inherited: { version: 1, done: [0, 2], suspect: [2, 3] } });
   serve(PREPARE, {});
+  serve(RETIRE, { openCount: 1 });
   serve(ROSTER, {});
   serve(ABORT, {});
   const simpleApps = new AppRegistry({ clock: exchange.clock });

@@ -7,7 +7,7 @@ import { WeighbridgeError } from "../../src/base/errors.ts";
 import { checkpointSave } from "../../src/contracts/checkpoints.ts";
 import type { Contract, JsonContract } from "../../src/contracts/contract.ts";
 import { ABORT, BARRIER, HEARTBEAT, LEAVE, PLACEMENT, PREPARE, REGISTER, ROSTER, STATUS } from "../../src/contracts/control.ts";
-import { GATHER, RENDEZVOUS, UNITS } from "../../src/contracts/coordination.ts";
+import { GATHER, RENDEZVOUS, RETIRE, UNITS } from "../../src/contracts/coordination.ts";
 import { simpleRequest } from "../../src/contracts/kv.ts";
 import { tensorPull } from "../../src/contracts/tensors.ts";
 import { relayCall } from "../../src/contracts/tools.ts";
@@ -227,6 +227,13 @@ async function controlVectors(): Promise<GoldenVector[]> {
       }),
       "prepare-reply",
       "every clock that the worker has ended is known to all servers",
+    )),
+    ...(await answered(
+      await control("retire-request", "a server that has no parts any more tells a worker so", RETIRE, {
+        placement: { epoch: 3, policy: "ring", servers: [0] },
+      }),
+      "retire-reply",
+      "the worker knows it, and has one request open there",
     )),
     ...(await answered(await control("abort-request", "the scheduler ends the job", ABORT, aborted), "abort-reply", "the node knows it")),
   ];

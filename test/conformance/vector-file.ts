@@ -19,6 +19,7 @@ const FUNCTION_NAMES: Readonly<Record<number, string>> = {
   12: "GATHER",
   13: "RENDEZVOUS",
   14: "PREPARE",
+  15: "RETIRE",
   16: "SIMPLE",
   32: "KV_PUSH",
   33: "KV_PULL",

@@ -1,6 +1,6 @@
-// asleep — Goal: a node that neither hears nor says anything for an hour, and then goes on, is told that it was replaced
-// or given up (FENCED), or is taken back: nobody hangs, and each push counts once. It was cut off, and its timers ran,
-// or it was stopped, as by SIGSTOP or a lid that is closed, and all its timers are late.
+// asleep — Goal: a node that neither hears nor says anything for an hour, and then goes on, is told that it was
+// replaced or given up (FENCED), or is taken back: nobody hangs, and each push counts once. It was cut off, and its
+// timers ran, or it was stopped, as by SIGSTOP or a lid that is closed, and all its timers are late.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -266,5 +266,8 @@ test("the directory that cannot be made is refused for its own reason, not as on
   await assert.rejects(realFiles.makeDirectory(join(root, "file", "a", "b")), { code: "ENOTDIR" });
   await realFiles.makeDirectory(join(root, "a", "b", "c"));
   await realFiles.makeDirectory(join(root, "a", "b", "c"));
+  // Servers of one process make it at the same time.
+  for (const name of ["d", "e", "f", "g"])
+    await Promise.all(Array.from({ length: 8 }, () => realFiles.makeDirectory(join(root, name, "b", "c"))));
   assert.ok(existsSync(join(root, "a", "b", "c")));
 });

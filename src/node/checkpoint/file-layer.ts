@@ -59,7 +59,7 @@ async function makeDirectory(path: string): Promise<void> {
     if (code === "EEXIST" && (await stat(path)).isDirectory()) return;
     if (code !== "ENOENT" || dirname(path) === path) throw thrown;
     await makeDirectory(dirname(path));
-    await mkdir(path);
+    await makeDirectory(path); // another server of this process may have made it meanwhile
   }
 }
 

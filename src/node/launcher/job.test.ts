@@ -1,38 +1,17 @@
 // Goal: a job's processes end together. Real ones, as a job is nothing without them; each is a line of JavaScript.
 
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
 import { pathToFileURL } from "node:url";
+import { processPlan, RESTART, startJob, WAIT } from "../../../test/support/launched-job.ts";
 import { temporaryDirectory } from "../../../test/support/temporary-directory.ts";
-import { Job, type JobOptions } from "./job.ts";
+import type { JobOptions } from "./job.ts";
 import type { ProcessPlan } from "./job-plan.ts";
-import { endText, type NodeProcess, type ProcessEnd } from "./node-process.ts";
-
-const WAIT = "setInterval(() => {}, 1000); console.log('up')";
-const RESTART = { timesMax: 2, delayMs: 100, delayMsMax: 100, steadyMs: 60_000, roles: ["scheduler", "server", "worker"] } as const;
-
-function processPlan(name: string, code: string): ProcessPlan {
-  return { name, role: "worker", ranks: [0], program: [process.execPath, "-e", code], env: {} };
-}
-
-/** A job whose processes tell when they are up, and what they wrote. */
-function start(
-  plans: readonly ProcessPlan[],
-  options: Partial<JobOptions> = {},
-): { job: Job; up: Promise<unknown>; processes: NodeProcess[] } {
-  const processes: NodeProcess[] = [];
-  const ups: Promise<unknown>[] = [];
-  const attach = (started: NodeProcess): void => {
-    processes.push(started);
-    ups.push(new Promise((resolve) => started.stdout.once("data", resolve)));
-  };
-  return { job: new Job({ processes: plans, attach, ...options }), up: Promise.all(ups), processes };
-}
+import { endText, type ProcessEnd } from "./node-process.ts";
 
 test("is done when all have ended well", async () => {
-  const { job, processes } = start([processPlan("a", "0"), processPlan("b", "setTimeout(() => {}, 50)")]);
+  const { job, processes } = startJob([processPlan("a", "0"), processPlan("b", "setTimeout(() => {}, 50)")]);
   assert.deepEqual(await job.outcome, { kind: "done" });
   assert.ok(processes.every(({ isRunning }) => !isRunning));
 });
@@ -40,7 +19,7 @@ test("is done when all have ended well", async () => {
 test("fails with the first that fails, and ends the others (Job.J1, Job.J2)", async () => {
   const told: string[] = [];
   const plans = [processPlan("a", WAIT), processPlan("b", "console.error('no luck'); process.exit(7)")];
-  const { job, processes } = start(plans, { onFailure: (culprit) => void told.push(endText(culprit)) });
+  const { job, processes } = startJob(plans, { onFailure: (culprit) => void told.push(endText(culprit)) });
   const outcome = await job.outcome;
   assert.ok(outcome.kind === "failed" && outcome.culprit.exitCode === 7);
   assert.deepEqual(told, ["b ended with exit code 7: no luck"]);
@@ -51,7 +30,7 @@ test("the scheduler is ended last, when all others have ended (Job.J5)", async (
   const order: string[] = [];
   const slow = `process.on("SIGTERM", () => setTimeout(() => process.exit(0), 100)); ${WAIT}`;
   const scheduler: ProcessPlan = { ...processPlan("s", WAIT), role: "scheduler" };
-  const { job, up, processes } = start([scheduler, processPlan("a", slow)]);
+  const { job, up, processes } = startJob([scheduler, processPlan("a", slow)]);
   for (const { plan, ended } of processes) void ended.then(() => order.push(plan.name));
   await up;
   job.interrupt("SIGTERM");
@@ -60,7 +39,7 @@ test("the scheduler is ended last, when all others have ended (Job.J5)", async (
 });
 
 test("what a killed process wrote before is not the reason of its end", async () => {
-  const { job, up, processes } = start([processPlan("a", `console.error("a warning"); ${WAIT}`)]);
+  const { job, up, processes } = startJob([processPlan("a", `console.error("a warning"); ${WAIT}`)]);
   await up;
   process.kill(Number(processes[0]?.pid), "SIGKILL");
   const outcome = await job.outcome;
@@ -70,7 +49,7 @@ test("what a killed process wrote before is not the reason of its end", async ()
 
 test("a process that cannot be started is a failure", async () => {
   const missing: ProcessPlan = { ...processPlan("a", ""), program: ["/no/such/program"] };
-  const outcome = await start([missing, processPlan("b", WAIT)]).job.outcome;
+  const outcome = await startJob([missing, processPlan("b", WAIT)]).job.outcome;
   assert.ok(outcome.kind === "failed");
   assert.match(endText(outcome.culprit), /^a could not be started: .*ENOENT/);
 });
@@ -84,7 +63,7 @@ function hangingPlan(name: string, exitCode: number): ProcessPlan {
 }
 
 test("a process that fails and hangs in its exit is killed, and has failed as it said (NodeProcess.N1)", async () => {
-  const { job, processes } = start([processPlan("a", WAIT), hangingPlan("b", 7)], { exitGraceMs: 100 });
+  const { job, processes } = startJob([processPlan("a", WAIT), hangingPlan("b", 7)], { exitGraceMs: 100 });
   const outcome = await job.outcome;
   assert.ok(outcome.kind === "failed");
   assert.equal(endText(outcome.culprit), "b ended with exit code 7: weighbridge: BAD_DATA: no luck");
@@ -92,21 +71,21 @@ test("a process that fails and hangs in its exit is killed, and has failed as it
 });
 
 test("a process that hangs in its exit when it is done is killed, too, and has ended well (NodeProcess.N1)", async () => {
-  const { job, processes } = start([hangingPlan("a", 0)], { exitGraceMs: 20 });
+  const { job, processes } = startJob([hangingPlan("a", 0)], { exitGraceMs: 20 });
   assert.deepEqual(await job.outcome, { kind: "done" });
   assert.equal(processes[0]?.hasFailed, false);
 });
 
 test("an interrupt is forwarded; who ignores it is killed after the grace", async () => {
   const stubborn = `process.on("SIGINT", () => {}); ${WAIT}`;
-  const { job, up } = start([processPlan("a", WAIT), processPlan("b", stubborn)], { graceMs: 100 });
+  const { job, up } = startJob([processPlan("a", WAIT), processPlan("b", stubborn)], { graceMs: 100 });
   await up;
   job.interrupt("SIGINT");
   assert.deepEqual(await job.outcome, { kind: "interrupted", signal: "SIGINT" });
 });
 
 test("the second interrupt does not wait for the grace", async () => {
-  const { job, up } = start([processPlan("a", `process.on("SIGINT", () => {}); ${WAIT}`)], { graceMs: 3_600_000 });
+  const { job, up } = startJob([processPlan("a", `process.on("SIGINT", () => {}); ${WAIT}`)], { graceMs: 3_600_000 });
   await up;
   job.interrupt("SIGINT");
   job.interrupt("SIGINT");
@@ -114,7 +93,7 @@ test("the second interrupt does not wait for the grace", async () => {
 });
 
 test("an end by a signal names it", async () => {
-  const outcome = await start([processPlan("a", "process.kill(process.pid, 'SIGKILL')")]).job.outcome;
+  const outcome = await startJob([processPlan("a", "process.kill(process.pid, 'SIGKILL')")]).job.outcome;
   assert.ok(outcome.kind === "failed");
   assert.equal(endText(outcome.culprit), "a was ended by SIGKILL");
 });
@@ -127,7 +106,7 @@ test("goes on without a process that can be done without, as long as that is so"
   };
   const plans = [processPlan("a", WAIT), processPlan("b", `process.on("SIGUSR2", () => process.exit(0)); ${WAIT}`)];
   for (const lastSignal of ["SIGUSR2", "SIGKILL"] as const) {
-    const { job, up, processes } = start(plans, { isDispensable });
+    const { job, up, processes } = startJob(plans, { isDispensable });
     await up;
     processes[0]?.signal("SIGKILL");
     await processes[0]?.ended;
@@ -144,7 +123,7 @@ test("goes on without a process whose servers another one has, once the cluster 
   const scheduler: ProcessPlan = { ...processPlan("s", `process.on("SIGUSR2", () => process.exit(0)); ${tells}`), role: "scheduler" };
   const copy = (name: string): ProcessPlan => ({ ...processPlan(name, `process.on("SIGTERM", () => {}); ${WAIT}`), role: "server" });
   const lost: string[] = [];
-  const { job, up, processes } = start([scheduler, copy("a"), copy("b"), copy("c")], {
+  const { job, up, processes } = startJob([scheduler, copy("a"), copy("b"), copy("c")], {
     onCopyLost: ({ plan }) => lost.push(plan.name),
     deadGraceMs: 50,
   });
@@ -162,7 +141,7 @@ test("of two processes with the same server, the one that says so is named as th
   const takesOver = `process.on("SIGUSR2", () => { require("node:fs").writeSync(3, "head:\\n"); console.log("told"); }); ${reports("standby")}`;
   const names: string[] = [];
   for (const code of [reports("standby"), reports("head"), takesOver]) {
-    const { job, up, processes } = start([{ ...processPlan("server 0", code), role: "server" }]);
+    const { job, up, processes } = startJob([{ ...processPlan("server 0", code), role: "server" }]);
     await up;
     const [copy] = processes;
     if (code === takesOver) {
@@ -188,7 +167,7 @@ test("the others are told why the job ends before they are ended", async () => {
     pipe.on("data", (word) => { console.log("told: " + word); process.exit(0); });
     process.on("SIGTERM", () => {});
     console.log("up");`;
-  const { job, up, processes } = start([processPlan("a", listens), processPlan("b", WAIT)]);
+  const { job, up, processes } = startJob([processPlan("a", listens), processPlan("b", WAIT)]);
   let text = "";
   processes[0]?.stdout.on("data", (chunk: Buffer) => {
     text += chunk.toString();
@@ -206,7 +185,7 @@ test("the scheduler hears that the job is ended before others are: it lets nobod
     console.log("up");`;
   const scheduler: ProcessPlan = { ...processPlan("s", listens), role: "scheduler" };
   const patient = `process.on("SIGINT", () => setTimeout(() => process.exit(0), 100)); ${WAIT}`;
-  const { job, up, processes } = start([scheduler, { ...processPlan("a", patient), role: "server" }]);
+  const { job, up, processes } = startJob([scheduler, { ...processPlan("a", patient), role: "server" }]);
   await up;
   const told = new Promise((resolve) => processes[0]?.stdout.once("data", resolve));
   job.interrupt("SIGINT");
@@ -222,7 +201,7 @@ test("a process that still starts when the job fails reads the reason before it 
     pipe.on("data", (word) => { console.log("told: " + word); process.exit(0); });
     process.on("SIGTERM", () => {});
     require("node:fs").writeSync(3, "watching:\\n");`;
-  const { job, processes } = start([processPlan("a", slow), processPlan("b", "process.exit(7)")], { isReasonPrinted: true });
+  const { job, processes } = startJob([processPlan("a", slow), processPlan("b", "process.exit(7)")], { isReasonPrinted: true });
   let text = "";
   processes[0]?.stdout.on("data", (chunk: Buffer) => {
     text += chunk.toString();
@@ -233,7 +212,7 @@ test("a process that still starts when the job fails reads the reason before it 
 
 test("one that never comes to read it is killed after the grace (Job.J10)", async () => {
   const plans = [processPlan("a", WAIT), processPlan("b", "process.exit(7)")];
-  const { job, processes } = start(plans, { isReasonPrinted: true, graceMs: 100 });
+  const { job, processes } = startJob(plans, { isReasonPrinted: true, graceMs: 100 });
   assert.equal((await job.outcome).kind, "failed");
   assert.equal((await processes[0]?.ended)?.signal, "SIGKILL");
 });
@@ -247,7 +226,7 @@ function frozenWorkerJob(options: Partial<JobOptions> = {}) {
   const scheduler: ProcessPlan = { ...processPlan("scheduler", SCHEDULER), role: "scheduler" };
   const worker: ProcessPlan = { ...processPlan("worker 1", WAIT), ranks: [1] };
   const given: string[] = [];
-  const started = start([scheduler, worker], { deadGraceMs: 50, onGivenUp: ({ name }) => void given.push(name), ...options });
+  const started = startJob([scheduler, worker], { deadGraceMs: 50, onGivenUp: ({ name }) => void given.push(name), ...options });
   return { ...started, given };
 }
 
@@ -283,7 +262,7 @@ test("a process that was declared dead is ended when all others wait for it alon
     console.log("up");`;
   const scheduler: ProcessPlan = { ...processPlan("scheduler", waits), role: "scheduler" };
   const worker: ProcessPlan = { ...processPlan("worker 1", WAIT), ranks: [1] };
-  const { job, up, processes } = start([scheduler, worker], { deadGraceMs: 50 });
+  const { job, up, processes } = startJob([scheduler, worker], { deadGraceMs: 50 });
   await up;
   processes[1]?.signal("SIGSTOP");
   processes[0]?.signal("SIGUSR1");
@@ -298,7 +277,7 @@ test("a node that this job did not start is not given up, whoever waits for it",
     setTimeout(() => process.exit(0), 100);
     console.log("up");`;
   const scheduler: ProcessPlan = { ...processPlan("scheduler", waits), role: "scheduler" };
-  assert.deepEqual(await start([scheduler]).job.outcome, { kind: "done" });
+  assert.deepEqual(await startJob([scheduler]).job.outcome, { kind: "done" });
 });
 
 test("a job whose output cannot be written ends, with that as the reason and not a signal, and its processes are told", async () => {
@@ -307,7 +286,7 @@ test("a job whose output cannot be written ends, with that as the reason and not
     pipe.on("data", (word) => { console.log("told: " + word); process.exit(0); });
     process.on("SIGTERM", () => {});
     console.log("up");`;
-  const { job, up, processes } = start([processPlan("a", listens)]);
+  const { job, up, processes } = startJob([processPlan("a", listens)]);
   let text = "";
   processes[0]?.stdout.on("data", (chunk: Buffer) => {
     text += chunk.toString();
@@ -334,7 +313,7 @@ test("a server that the scheduler wants and that has no process is started, once
     { ...processPlan(`server ${rank}`, "process.exit(3)"), role: "server", ranks: [rank] },
   ];
   const server: ProcessPlan = { ...processPlan("server 0", "setTimeout(() => {}, 100)"), role: "server" };
-  const { job } = start([reporting(["complete:", "servers:0/0", "servers:0,1/0", "servers:0,1/0", "servers:0/0"], 200), server], {
+  const { job } = startJob([reporting(["complete:", "servers:0/0", "servers:0,1/0", "servers:0,1/0", "servers:0/0"], 200), server], {
     serversOf,
     onAdded: ({ name }) => told.push(`${name} is started`),
     onServerLost: (end) => told.push(endText(end)),
@@ -350,7 +329,7 @@ test("the scheduler hears of a server that it wants when one of its processes ha
   const scheduler: ProcessPlan = { ...processPlan("scheduler", listens), role: "scheduler" };
   const copy = (code: string): ProcessPlan => ({ ...processPlan("server 1", code), role: "server", ranks: [1] });
   const serversOf = (): ProcessPlan[] => [copy("process.exit(3)"), copy(WAIT)];
-  assert.deepEqual(await start([scheduler], { serversOf, deadGraceMs: 50 }).job.outcome, { kind: "done" });
+  assert.deepEqual(await startJob([scheduler], { serversOf, deadGraceMs: 50 }).job.outcome, { kind: "done" });
 });
 
 test("a server that failed for one change is started again for the next one that wants it (Job.J8)", async () => {
@@ -361,7 +340,7 @@ test("a server that failed for one change is started again for the next one that
     fs.writeSync(3, "complete:\\nservers:0/0\\n"); wish();`;
   const serversOf = (rank: number): ProcessPlan[] =>
     rank === 0 ? [] : [{ ...processPlan("server 1", "process.exit(3)"), role: "server", ranks: [1] }];
-  const { job } = start([{ ...processPlan("scheduler", listens), role: "scheduler" }], {
+  const { job } = startJob([{ ...processPlan("scheduler", listens), role: "scheduler" }], {
     ...{ serversOf, deadGraceMs: 50 },
     onAdded: ({ name }) => told.push(name),
   });
@@ -377,7 +356,7 @@ test("a rank that is wanted again gets the process that it lacks, and keeps the 
     fs.writeSync(3, "complete:\\nservers:0/0\\n"); wish();`;
   const copy = (code: string): ProcessPlan => ({ ...processPlan("server 1", code), role: "server", ranks: [1] });
   const serversOf = (rank: number): ProcessPlan[] => (rank === 0 ? [] : [copy(WAIT), copy("process.exit(3)")]);
-  const { job } = start([{ ...processPlan("scheduler", listens), role: "scheduler" }], {
+  const { job } = startJob([{ ...processPlan("scheduler", listens), role: "scheduler" }], {
     ...{ serversOf, deadGraceMs: 50 },
     onAdded: ({ program }) => told.push(program.includes(WAIT) ? "runs" : "fails"),
   });
@@ -389,7 +368,7 @@ test("a server that was added and has parts is one of the job: its failure ends 
   const serversOf = (rank: number): ProcessPlan[] => [
     { ...processPlan(`server ${rank}`, "process.exit(3)"), role: "server", ranks: [rank] },
   ];
-  const { job } = start([reporting(["complete:", "servers:1/1"]), processPlan("worker 0", WAIT)], { serversOf });
+  const { job } = startJob([reporting(["complete:", "servers:1/1"]), processPlan("worker 0", WAIT)], { serversOf });
   const outcome = await job.outcome;
   assert.ok(outcome.kind === "failed");
   assert.equal(outcome.culprit.plan.name, "server 1");
@@ -398,7 +377,7 @@ test("a server that was added and has parts is one of the job: its failure ends 
 test("of a rank that two processes hold both are started; one that fails is a copy that is lost, and the job goes on (Job.J6, Job.J8)", async () => {
   const told: string[] = [];
   const copy = (code: string): ProcessPlan => ({ ...processPlan("server 1", code), role: "server", ranks: [1] });
-  const { job } = start([reporting(["complete:", "servers:0,1/0", "servers:0,1/0,1", "servers:0,1/0,1"], 300)], {
+  const { job } = startJob([reporting(["complete:", "servers:0,1/0", "servers:0,1/0,1", "servers:0,1/0,1"], 300)], {
     serversOf: (rank) => (rank === 1 ? [copy("setTimeout(() => process.exit(3), 100)"), copy("setTimeout(() => {}, 1000)")] : []),
     onAdded: ({ name }) => told.push(`${name} is started`),
     onCopyLost: (end) => told.push(endText(end)),
@@ -413,7 +392,7 @@ test("a worker that the scheduler wants and that does not run is started, once (
     ...processPlan(`worker ${rank}`, "setTimeout(() => {}, 1000)"),
     ...{ role: "worker", ranks: [rank] },
   });
-  const { job } = start([reporting(["complete:", "workers:0", "workers:0,1"])], {
+  const { job } = startJob([reporting(["complete:", "workers:0", "workers:0,1"])], {
     workerOf,
     onAdded: ({ name }) => told.push(`${name} is started`),
   });
@@ -429,7 +408,7 @@ test("the end of a worker that is to leave is no failure, and it is not started 
   });
   const restart = { ...RESTART, delayMs: 1 };
   const options = { workerOf, restart, onServerLost: (end: ProcessEnd) => lost.push(endText(end)) };
-  const { job } = start([reporting(["complete:", "workers:1", "workers:"])], options);
+  const { job } = startJob([reporting(["complete:", "workers:1", "workers:"])], options);
   assert.deepEqual(await job.outcome, { kind: "done" });
   assert.deepEqual(lost, ["worker 1 ended with exit code 3"]);
 });
@@ -437,7 +416,7 @@ test("the end of a worker that is to leave is no failure, and it is not started 
 test("a server that was started for a change is ended with the job, when the scheduler has ended well before it came (Job.J6, Job.J8)", async () => {
   const serversOf = (rank: number): ProcessPlan[] => [{ ...processPlan(`server ${rank}`, WAIT), role: "server", ranks: [rank] }];
   const ended: string[] = [];
-  const { job } = start([reporting(["complete:", "servers:0,1/0"]), { ...processPlan("server 0", ""), role: "server" }], {
+  const { job } = startJob([reporting(["complete:", "servers:0,1/0"]), { ...processPlan("server 0", ""), role: "server" }], {
     ...{ serversOf, deadGraceMs: 50 },
     onGivenUp: ({ name }) => ended.push(name),
   });
@@ -459,171 +438,11 @@ test("a process that was started again is not the one that the scheduler has dec
     { ...processPlan("scheduler", waits), role: "scheduler" },
     { ...processPlan("worker 0", fails), ...{ role: "worker", ranks: [0] } },
   ];
-  const { job } = start(plans, {
+  const { job } = startJob(plans, {
     restart,
     onRestart: () => told.push("again"),
     onGivenUp: ({ name }) => told.push(`${name} is ended`),
   });
   assert.deepEqual(await job.outcome, { kind: "done" });
   assert.deepEqual(told, ["again"]);
-});
-
-/**
- * A scheduler that says how often it was started, reports a dead worker when it is first started, and fails as it is
- * told.
- */
-function fallingScheduler(end: string): ProcessPlan {
-  const count = JSON.stringify(join(temporaryDirectory("job"), "lives"));
-  const code = `const fs = require("node:fs"); fs.appendFileSync(${count}, "|"); const lives = fs.readFileSync(${count}).length;
-    fs.writeSync(3, "complete:\\n"); console.log("up");
-    if (lives === 1) { fs.writeSync(3, "dead:worker 0\\n"); setTimeout(() => { ${end} }, 100); } else setTimeout(() => process.exit(0), 300);`;
-  return { ...processPlan("scheduler", code), role: "scheduler" };
-}
-
-test("a scheduler that is killed is started again, and what it said of dead nodes is forgotten (Job.J4, Job.J7)", async () => {
-  const told: string[] = [];
-  const worker: ProcessPlan = processPlan("worker 0", "setTimeout(() => process.exit(0), 800)");
-  const { job } = start([fallingScheduler("process.kill(process.pid, 'SIGKILL')"), worker], {
-    ...{ restart: RESTART, deadGraceMs: 10 },
-    onRestart: (end) => told.push(endText(end)),
-    onGivenUp: ({ name }) => told.push(`${name} is ended`),
-  });
-  assert.deepEqual(await job.outcome, { kind: "done" });
-  assert.deepEqual(told, ["scheduler was ended by SIGKILL"]);
-});
-
-test("a worker that fails while the scheduler is being started again is started again, too (Job.J7)", async () => {
-  const told: string[] = [];
-  const [mark, fallen] = ["again", "fallen"].map((name) => JSON.stringify(join(temporaryDirectory("job"), name)));
-  // it fails once the scheduler has fallen, however long either takes to start
-  const fails = `const fs = require("node:fs");
-    const look = () => { if (fs.existsSync(${fallen})) process.exit(3); };
-    if (!fs.existsSync(${mark})) { fs.writeFileSync(${mark}, ""); setInterval(look, 5); }`;
-  const scheduler = fallingScheduler(`fs.writeFileSync(${fallen}, ""); process.kill(process.pid, "SIGKILL")`);
-  const { job } = start([scheduler, processPlan("worker 0", fails)], { restart: RESTART, onRestart: ({ plan }) => told.push(plan.name) });
-  assert.deepEqual(await job.outcome, { kind: "done" });
-  assert.deepEqual(told.sort(), ["scheduler", "worker 0"]);
-});
-
-test("a process that is stopped, and leaves something to go on with, announces that its end is planned (EndSignal.E3)", async () => {
-  const [launched, endSignal] = ["launched.ts", "../end-signal.ts"].map((path) => pathToFileURL(join(import.meta.dirname, path)).href);
-  for (const isPlanned of [true, false]) {
-    const code = `import(${JSON.stringify(endSignal)}).then(({ onEndSignal }) => { onEndSignal(async () => ${isPlanned}); ${WAIT} })`;
-    const { job, up, processes } = start([{ ...processPlan("a", ""), program: [process.execPath, "--import", launched!, "-e", code] }]);
-    await up;
-    processes[0]?.signal("SIGTERM");
-    const outcome = await job.outcome;
-    assert.ok(outcome.kind === "failed");
-    assert.deepEqual([outcome.culprit.signal, outcome.culprit.isPlanned], ["SIGTERM", isPlanned ? true : undefined]);
-  }
-});
-
-/** A server that is stopped so many times, each time as one whose state is saved, and then ends as it is told. */
-function stoppedServer(stops: number, end: string): ProcessPlan {
-  const count = JSON.stringify(join(temporaryDirectory("job"), "lives"));
-  const code = `const fs = require("node:fs"); fs.appendFileSync(${count}, "|"); const lives = fs.readFileSync(${count}).length;
-    if (lives <= ${stops}) setTimeout(() => { fs.writeSync(3, "planned:\\n"); process.kill(process.pid, "SIGTERM"); setInterval(() => {}, 1000); }, 100);
-    else { ${end} }`;
-  return { ...processPlan("server 0", code), role: "server" };
-}
-
-test("a process whose end is planned is started again at once, however often, and failures are counted as ever (Job.J7)", async () => {
-  const complete = `const fs = require("node:fs"); fs.writeSync(3, "complete:\\n"); ${WAIT}`;
-  const scheduler: ProcessPlan = { ...processPlan("scheduler", complete), role: "scheduler" };
-  const told: string[] = [];
-  const options = { restart: RESTART, onRestart: (end: ProcessEnd, delayMs: number) => told.push(`${endText(end)}, ${delayMs} ms`) };
-  const { job } = start([scheduler, stoppedServer(4, "setTimeout(() => process.exit(3), 100)")], options);
-  const outcome = await job.outcome;
-  assert.ok(outcome.kind === "failed");
-  assert.equal(endText(outcome.culprit), "server 0 ended with exit code 3");
-  const planned = Array.from({ length: 4 }, () => "server 0 was ended by SIGTERM, 0 ms");
-  assert.deepEqual(told, [...planned, ...["server 0 ended with exit code 3, 100 ms", "server 0 ended with exit code 3, 100 ms"]]);
-});
-
-type FailingWorker = {
-  /** What the scheduler does, and when: by default in the worker's pause. */
-  readonly act: string;
-  readonly when?: string;
-  /** What the worker does before it fails. */
-  readonly before?: string;
-  readonly delayMs: number;
-};
-
-/**
- * A job whose worker 0 fails once the launcher knows that the cluster is complete. Files order what happens: `failed`
- * is there when the pause of the worker has begun, `more` when a worker has been started since. Returns what the
- * launcher said.
- */
-async function failingWorkerJob({ act, when = 'is("failed")', before = "", delayMs }: FailingWorker): Promise<readonly string[]> {
-  const folder = temporaryDirectory("job");
-  const file = (name: string): string => JSON.stringify(join(folder, name));
-  const files = `const fs = require("node:fs"), is = (name) => fs.existsSync(${JSON.stringify(folder)} + "/" + name);`;
-  const asks = `${files} fs.writeSync(3, "complete:\\n"); setInterval(() => { if (is("more") && is("failed")) process.exit(0); }, 5);
-    if (!is("failed")) { fs.writeSync(3, "workers:0,1\\n"); const wait = setInterval(() => { if (${when}) { clearInterval(wait); ${act} } }, 5); }`;
-  const fails = `${files} if (is("failed")) fs.writeFileSync(${file("more")}, "");
-    else setInterval(() => { if (is("complete")) { ${before} process.exit(3); } }, 5);`;
-  const told: string[] = [];
-  const workerOf = (rank: number): ProcessPlan => ({
-    ...processPlan(`worker ${rank}`, `require("node:fs").writeFileSync(${file(rank === 1 ? "complete" : "more")}, "")`),
-    ranks: [rank],
-  });
-  const { job } = start([{ ...processPlan("scheduler", asks), role: "scheduler" }, processPlan("worker 0", fails)], {
-    workerOf,
-    onRestart: ({ plan }) => {
-      told.push(`${plan.name} is to return`);
-      writeFileSync(join(folder, "failed"), "");
-    },
-    onAdded: ({ name }) => told.push(`${name} is started`),
-    restart: { ...RESTART, delayMs, delayMsMax: delayMs },
-  });
-  assert.deepEqual(await job.outcome, { kind: "done" });
-  return told;
-}
-
-test("a worker whose pause ends while the scheduler is in its own is started again, and the job goes on with both (Job.J7)", async () => {
-  const told = await failingWorkerJob({ act: `process.kill(process.pid, "SIGKILL");`, delayMs: 300 });
-  assert.deepEqual(told, ["worker 1 is started", "worker 0 is to return", "scheduler is to return"]);
-});
-
-test("a worker that waits in its pause is not started a second time when the scheduler says which there are to be (Job.J7, Job.J9)", async () => {
-  const told = await failingWorkerJob({ act: `fs.writeSync(3, "workers:0,2\\n");`, delayMs: 600_000 }); // the job's end ends it
-  assert.deepEqual(told, ["worker 1 is started", "worker 0 is to return", "worker 2 is started"]);
-});
-
-test("nor is one that has failed, while the launcher still reads what it wrote (Job.J7, Job.J9)", async () => {
-  const pid = JSON.stringify(join(temporaryDirectory("job"), "pid"));
-  const told = await failingWorkerJob({
-    before: `fs.writeFileSync(${pid}, String(process.pid)); require("node:child_process").spawn("sleep", ["1"], { stdio: "inherit" });`,
-    when: `(() => { try { process.kill(Number(fs.readFileSync(${pid})), 0); } catch ({ code }) { return code === "ESRCH"; } })()`,
-    act: `fs.writeSync(3, "workers:0,2\\n");`,
-    delayMs: 600_000,
-  });
-  assert.deepEqual(told.toSorted(), ["worker 0 is to return", "worker 1 is started", "worker 2 is started"]);
-});
-
-test("a scheduler that ends the job with one of our errors has told everybody, and is not started again (Job.J7)", async () => {
-  const scheduler = fallingScheduler("console.error('weighbridge: NODE_DEAD: worker 1 died'); process.exit(1)");
-  const outcome = await start([scheduler, processPlan("worker 0", WAIT)], { restart: RESTART }).job.outcome;
-  assert.ok(outcome.kind === "failed");
-  assert.equal(endText(outcome.culprit), "scheduler ended with exit code 1: weighbridge: NODE_DEAD: worker 1 died");
-});
-
-test("a scheduler is not started again where only servers and workers are to be (Job.J7)", async () => {
-  const restart = { ...RESTART, roles: ["server", "worker"] as const };
-  const outcome = await start([fallingScheduler("process.kill(process.pid, 'SIGKILL')")], { restart }).job.outcome;
-  assert.ok(outcome.kind === "failed" && outcome.culprit.plan.name === "scheduler");
-});
-
-test("a copy that is to be started again when the job has ended well without it is not missed, and nobody waits (Job.J6, Job.J7)", async () => {
-  const scheduler: ProcessPlan = {
-    ...processPlan("scheduler", "require('node:fs').writeSync(3, 'complete:\\n'); setTimeout(() => process.exit(0), 400)"),
-    role: "scheduler",
-  };
-  const copy = (code: string): ProcessPlan => ({ ...processPlan("server 0", code), role: "server" });
-  const plans = [scheduler, copy("setTimeout(() => process.kill(process.pid, 'SIGKILL'), 200)"), copy("setTimeout(() => {}, 300)")];
-  const told: string[] = [];
-  const restart = { ...RESTART, delayMs: 60_000, delayMsMax: 60_000 };
-  const { job } = start(plans, { restart, onRestart: ({ plan }) => told.push(plan.name) });
-  assert.deepEqual(await job.outcome, { kind: "done" });
-  assert.deepEqual(told, ["server 0"]);
 });

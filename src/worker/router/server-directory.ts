@@ -11,8 +11,8 @@ import { rangePlacement } from "../../keys/placement-of.ts";
 import { type Call, nodeDeadError } from "../../peer/call.ts";
 import type { Channel } from "../../peer/channel.ts";
 import type { Peer } from "../../peer/peer.ts";
-import { idOf, nameOf } from "../../wire/node-id.ts";
-import { isAwaited, type RosterView } from "../../wire/roster.ts";
+import { idOf, nameOf, rankOf } from "../../wire/node-id.ts";
+import { isAwaited, type PlacementView, type RosterView } from "../../wire/roster.ts";
 
 /** What a request of a function is about; the router finds the server. */
 export type Route =
@@ -135,6 +135,8 @@ export class ServerDirectory {
     this.#cancelWait();
   }
 
+  adopt(_published: PlacementView): void {}
+
   /** Every server of the placement has a channel, or is not waited for any longer (Router.R8). */
   protected completed(): void {}
 
@@ -142,6 +144,12 @@ export class ServerDirectory {
     this.#cancelWait();
     this.isIncomplete = false;
     this.completed();
+  }
+
+  /** A server that is not listed any more has left, and its parts have moved to others (Router.R9). */
+  #drop(channel: Channel): void {
+    if (!this.servers.includes(rankOf(channel.id))) channel.failLeft();
+    this.#peer.drop(channel, nodeDeadError(channel.id, "left"));
   }
 
   /** A scheduler of ps-lite publishes no placement: its job has even ranges over all servers, for good. */
@@ -160,8 +168,8 @@ export class ServerDirectory {
 
   /** Router.R2, Router.R8 */
   #follow(roster: RosterView): void {
-    for (const { node, role, rank, state, address, incarnation, continues, returns } of roster.nodes) {
-      if (role !== "server") continue;
+    const servers = roster.nodes.filter(({ role, state, isRetired }) => role === "server" && (state === "alive" || isRetired !== true));
+    for (const { node, rank, state, address, incarnation, continues, returns } of servers) {
       if (state === "alive" || isAwaited({ state, returns })) {
         const before = this.incarnationOf(rank);
         const channel = this.#peer.dial(node, address, incarnation, { continues, returns });
@@ -175,10 +183,9 @@ export class ServerDirectory {
         this.channels[rank]?.failCalls(error);
       }
     }
-    // A server that is not listed any more has left, and its parts have moved to others.
-    const isListed = ({ id }: Channel): boolean => roster.nodes.some(({ node }) => node === id);
-    for (const channel of this.channels) if (channel && !isListed(channel)) this.#peer.drop(channel, nodeDeadError(channel.id, "left"));
     this.#placeWithout(roster);
+    if (roster.placement !== undefined) this.adopt(roster.placement);
+    for (const channel of this.channels) if (channel && !servers.some(({ node }) => node === channel.id)) this.#drop(channel);
     if (this.isIncomplete && this.servers.every((rank) => this.channels[rank] !== undefined)) this.#completed();
   }
 }

@@ -207,5 +207,13 @@ export const CONTROL: FunctionFamily = {
       errors: ["ARENA_FULL", "NODE_DEAD", "QUEUE_FULL", "UNSUPPORTED"],
       vectors: ["prepare-request", "prepare-reply"],
     }),
+    documentedControl(coordination.RETIRE, {
+      servedBy: "workers",
+      about: "The server that calls it has no parts any more, and is about to leave (protocol.md, P14).",
+      request: { placement: "the placement, without this server" },
+      response: { openCount: "requests to this server that are neither answered nor refused" },
+      errors: ["BAD_REQUEST"],
+      vectors: ["retire-request", "retire-reply"],
+    }),
   ],
 };

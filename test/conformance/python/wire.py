@@ -12,7 +12,7 @@ import numpy as np
 
 HELLO, REQUEST, REPLY, FAILURE, NOTICE = 1, 2, 3, 4, 5
 FUNCTIONS = {"REGISTER": 1, "HEARTBEAT": 2, "BARRIER": 3, "LEAVE": 4, "STATUS": 5, "UNITS": 7, "ROSTER": 8, "ABORT": 9,
-             "PLACEMENT": 10, "GATHER": 12, "RENDEZVOUS": 13, "PREPARE": 14, "SIMPLE": 16, "KV_PUSH": 32, "KV_PULL": 33,
+             "PLACEMENT": 10, "GATHER": 12, "RENDEZVOUS": 13, "PREPARE": 14, "RETIRE": 15, "SIMPLE": 16, "KV_PUSH": 32, "KV_PULL": 33,
              "KV_PUSH_PULL": 34, "FUNCTION": 48, "COLLECTIVE": 64}  # protocol.md, section 7
 HEADER = struct.Struct("<HBBHHIiQQQHHi4I")  # section 2: 64 bytes, little-endian
 MAGIC, VERSION, MAX_PAYLOAD, BLOCK_BYTES, BLOCK_ELEMENTS, LOW53 = 0x4257, 2, 1 << 20, 524_288, 131_072, (1 << 53) - 1
