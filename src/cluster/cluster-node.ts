@@ -319,7 +319,8 @@ export abstract class ClusterNode {
       return;
     }
     this.#failure = error;
-    this.log.error("the job failed", { code: error.code, reason: error.message });
+    const isOver = error.code === "CLOSED"; // a guest's job has ended well
+    this.log[isOver ? "info" : "error"](isOver ? "the job is over" : "the job failed", { code: error.code, reason: error.message });
     for (const channel of this.peer.channels()) channel.end(error);
     this.#over(error);
   }
@@ -363,7 +364,8 @@ export abstract class ClusterNode {
     this.#lastBarrier = new LastBarrier({
       clock: this.clock,
       log: this.log,
-      dead: () => deadNodes(this.roster).map(nameOf),
+      // Others than workers stand there from the start.
+      dead: () => (this.role === "worker" ? deadNodes(this.roster).map(nameOf) : []),
       enter: async (entry) => {
         this.checkAlive();
         await this.enterBarrier(Group.ALL, 0, entry, true);

@@ -107,6 +107,7 @@ function change(before: RosterEntry | undefined, entry: RosterEntry): string | u
   const cameBack = returns || (before?.state === "dead" && before.returns === true);
   if (continues !== undefined && cameBack) return `${name} came back${where}, incarnation ${incarnation}`;
   if (continues !== undefined && isPlanned) return `${name} handed over to its standby${where}, incarnation ${incarnation}`;
+  if (continues !== undefined && before === undefined) return `${name}${where} goes on, incarnation ${incarnation}`;
   if (continues !== undefined) return `the standby${where} is ${name} from now on, incarnation ${incarnation}`;
   return `${name}${where} took its place, incarnation ${incarnation}`;
 }

@@ -68,6 +68,8 @@ export class PeerLog {
       this.log(this.#logged.has(code) ? "debug" : "info", "a request failed", fields); // its caller reports it
       this.#logged.add(code);
     }
+    // Its caller cuts it again.
+    else if (code === "WRONG_EPOCH") this.log("debug", "a request failed", fields);
     // ABORTED: by its caller
     else this.log(retryable || code === "ABORTED" ? "info" : "warn", "a request failed", fields);
   }

@@ -539,6 +539,16 @@ export class Scheduler {
     });
   }
 
+  /**
+   * Scheduler.D2. While the store takes nothing, answers to heartbeats are held back, and so are the next heartbeats:
+   * nobody is judged before it writes again, and then the tick is late (Roster.R10).
+   */
+  #tick(dueMs: number): void {
+    const nowMs = this.#clock.nowMs();
+    this.#timerAtMs = Infinity;
+    if (!this.#closed) this.#carryOut(this.#roster.tick(nowMs, nowMs - dueMs));
+  }
+
   /** One timer for whatever the roster has to decide next. It may come early, never late. */
   #arm(): void {
     const nowMs = this.#clock.nowMs();
@@ -547,11 +557,7 @@ export class Scheduler {
     this.#cancelTimer();
     this.#timerAtMs = dueMs;
     this.#cancelTimer = this.#clock.after(Math.max(0, dueMs - nowMs), () => {
-      const lateMs = this.#clock.nowMs() - dueMs;
-      this.#clock.afterInput(() => {
-        this.#timerAtMs = Infinity;
-        if (!this.#closed) this.#carryOut(this.#roster.tick(this.#clock.nowMs(), lateMs)); // Scheduler.D2
-      });
+      this.#clock.afterInput(() => this.#journal.told(() => this.#tick(dueMs)));
     });
   }
 }

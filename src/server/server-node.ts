@@ -340,7 +340,17 @@ export class ServerNode extends MemberNode {
     this.#chain?.follow(roster); // a standby that has come meanwhile is filled
   }
 
+  /**
+   * Whether somebody else holds this server's rank: it is about to hear that it is FENCED (Membership). A head that
+   * first read here that it has no standby any more would let answers go that only its log has (Availability.I1).
+   */
+  #isReplaced({ nodes }: RosterView): boolean {
+    const { id, incarnation } = this.peer;
+    return roleOf(id) === "server" && nodes.some((entry) => entry.node === id && entry.incarnation > incarnation);
+  }
+
   protected override follow(roster: RosterView): void {
+    if (this.#isReplaced(roster)) return;
     super.follow(roster);
     // Before it is taken note of who has died: until parts have settled that waits (PartsExchange.E2).
     if (this.#membership !== undefined) this.#followPlacement(this.#membership);

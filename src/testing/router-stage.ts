@@ -121,6 +121,7 @@ export class RouterStage {
           return () => {};
         },
         adoptPlacement: (placement) => this.#onPlacement(placement),
+        fatal: undefined,
       },
       clock: this.clock,
       startTimeoutMs: START_TIMEOUT_MS,

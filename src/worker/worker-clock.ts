@@ -88,6 +88,8 @@ export class WorkerClock {
   #isTellingAgain = false;
   #joining: Promise<void> | undefined;
   #hasLeft = false;
+  /** Whether the last message about the end of a clock failed at a server: that was logged. */
+  #isUnheard = false;
   /** The error of the next call, without the clock that this worker has by then (WorkerClock.J9). */
   lost: string | undefined;
   /** The same of the last join, also after a call got it. */
@@ -147,7 +149,8 @@ export class WorkerClock {
       return this.value;
     }
     this.#tell().catch((thrown: unknown) => {
-      this.#log.warn("a server did not hear of the end of a clock", { clock: this.value, reason: reasonOf(thrown) });
+      if (!this.#isUnheard) this.#log.warn("a server did not hear of the end of a clock", { clock: this.value, reason: reasonOf(thrown) });
+      this.#isUnheard = true; // those behind it fail alike
       this.#tellAgain(thrown);
     });
     return this.value;
@@ -157,6 +160,7 @@ export class WorkerClock {
     const clock = this.value;
     await this.#router.tellAll(clockAdvance, this.#ended(clock), priority);
     this.#hear(clock);
+    this.#isUnheard = false;
   }
 
   /** The message to servers about the end of the clocks before this one. */

@@ -17,3 +17,7 @@ test("BSP gives the bits of a run in which nothing happens (Availability.I2, Ava
     assert.deepEqual(await runFailover(seed, faults), await runFailover(seed, []), `seed ${seed}`);
   }
 });
+
+test("a head that hears at once that it was replaced and that it has no standby any more lets no answer go (Availability.I1)", async () => {
+  await runFailover(18_000_077, ["hold log back", "kill head, then scheduler as it writes"]);
+});

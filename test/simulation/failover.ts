@@ -18,6 +18,8 @@ const ROWS = [1, 2, 3, 5, 8, 13, 21, 34];
 const FAULTS_MS = 150;
 /** A scheduler that was killed is started again within this time. */
 const RESTART_MS = 400;
+/** Longer than a node pauses between two dials: one whose link breaks again and again is not taken for dead. */
+const HEARTBEAT_TIMEOUT_MS = 1_500;
 
 /** What happens to one of the processes of a rank. */
 const FAULTS = [
@@ -61,7 +63,8 @@ class Failover {
     this.seed = seed;
     this.#random = new Random(seed * 7 + 3);
     const network = { latencyMsMin: 0, latencyMsMax: 1 + (seed % 4), breakChance: isCalm ? 0 : (seed % 3) * 0.002 };
-    this.#job = new ReplicatedJob({ seed, random: this.#random, network, options: { digestEntries: 7 } });
+    const heartbeatTimeoutMs = HEARTBEAT_TIMEOUT_MS;
+    this.#job = new ReplicatedJob({ seed, random: this.#random, network, options: { digestEntries: 7 }, heartbeatTimeoutMs });
     this.cluster = this.#job.cluster;
   }
 
@@ -95,6 +98,10 @@ class Failover {
     const [headHost, standbyHost] = [cluster.hostOf(head), cluster.hostOf(standby)];
     const breakLinks = this.#random.chance(0.5);
     const atMs = (this.#random.below(1_000_000) / 1_000_000) * FAULTS_MS;
+    // A link that breaks may have cost the rank its standby: then nothing outlives the head, and it is left alone.
+    const killHead = (): void => {
+      if (cluster.running(head) !== undefined && cluster.server(rank).server?.replica?.log.isOn === true) cluster.kill(head);
+    };
     const stop = (node: number): void => {
       cluster.network.isolate(cluster.hostOf(node));
       cluster.clock.after(2000 + this.#random.below(3000), () => cluster.network.heal(cluster.hostOf(node)));
@@ -102,12 +109,12 @@ class Failover {
     cluster.clock.after(atMs, () => {
       if (fault.startsWith("kill scheduler")) {
         this.#job.killScheduler(RESTART_MS);
-        if (fault === "kill scheduler, then head") cluster.clock.after(this.#random.below(100), () => cluster.kill(head));
+        if (fault === "kill scheduler, then head") cluster.clock.after(this.#random.below(100), killHead);
       } else if (fault === "kill head, then scheduler as it writes") {
-        cluster.kill(head);
+        killHead();
         this.#killAtWrite();
-      } else if (fault === "kill head") cluster.kill(head);
-      else if (fault === "kill head at an answer") this.#answered = () => cluster.kill(head);
+      } else if (fault === "kill head") killHead();
+      else if (fault === "kill head at an answer") this.#answered = killHead;
       else if (fault === "kill standby") cluster.kill(standby);
       else if (fault === "stop head") stop(head);
       else if (fault === "stop standby") stop(standby);

@@ -74,6 +74,8 @@ export type ReplicatedJobOptions = {
     Pick<ServerNodeOptions, "compression"> & Pick<WorkerNodeOptions, "sessions">
   >;
   readonly log?: Log;
+  /** After which a silent node is dead; 500 by default. */
+  readonly heartbeatTimeoutMs?: number;
 };
 
 export class ReplicatedJob {
@@ -83,7 +85,7 @@ export class ReplicatedJob {
   readonly #records: StateRecord[] = [];
   #store: SimStore | undefined;
 
-  constructor({ seed, random, network, options, log }: ReplicatedJobOptions) {
+  constructor({ seed, random, network, options, log, heartbeatTimeoutMs = 500 }: ReplicatedJobOptions) {
     this.#random = random;
     this.cluster = new SimCluster({
       seed,
@@ -92,7 +94,7 @@ export class ReplicatedJob {
       replicas: 2,
       network,
       heartbeatIntervalMs: 50,
-      heartbeatTimeoutMs: 500,
+      heartbeatTimeoutMs,
       settle: SETTLING,
       ...(log === undefined ? {} : { log }),
       optionsOf: (node) => (node === SCHEDULER_ID ? { store: this.#nextStore() } : options),

@@ -317,6 +317,27 @@ test("a full disk: the scheduler tells nothing that it cannot write, and goes on
   await job.checkTold();
 });
 
+test("a disk that is full for much longer than the heartbeat timeout costs no node its life (Scheduler.D2)", async () => {
+  const job = new DurableJob(6);
+  await job.run();
+  const lineCount = job.lines.length;
+  job.disk.roomBytes = 40;
+  await job.open("w0", "d");
+  await job.cluster.clock.advance(10 * HEARTBEAT_TIMEOUT_MS);
+  job.disk.roomBytes = Infinity;
+  await job.cluster.clock.advance(5 * HEARTBEAT_TIMEOUT_MS);
+  assert.equal(job.numbers.get("d"), 4);
+  assert.deepEqual(
+    job.scheduler?.roster.nodes.filter(({ state }) => state !== "alive"),
+    [],
+  );
+  for (const { fatal } of job.nodes.values()) assert.equal(fatal, undefined);
+  assert.deepEqual(
+    job.lines.slice(lineCount).filter((line) => line.includes("a node is dead")),
+    [],
+  );
+});
+
 test("a scheduler whose lock was taken over tells nothing more, ends, and leaves the job to the other one", async () => {
   const job = new DurableJob(7);
   await job.run();

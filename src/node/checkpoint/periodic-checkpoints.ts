@@ -60,8 +60,9 @@ export class PeriodicCheckpoints {
       log.info("took a checkpoint", { path, clock });
       if (warning !== undefined) log.warn("after the checkpoint", { reason: warning });
     } catch (thrown) {
-      const isBusy = isWeighbridgeError(thrown, "QUEUE_FULL"); // somebody else takes one
-      log[isBusy ? "debug" : "warn"]("no checkpoint was taken", { reason: reasonOf(thrown) }); // PeriodicCheckpoints.K2
+      // PeriodicCheckpoints.K2. Somebody else takes one, or the job is over.
+      const isExpected = isWeighbridgeError(thrown, "QUEUE_FULL") || node.peer.isLeaving;
+      log[isExpected ? "debug" : "warn"]("no checkpoint was taken", { reason: reasonOf(thrown) });
     }
   }
 }

@@ -276,7 +276,7 @@ export class CheckpointService {
   #lose(error: WeighbridgeError): boolean {
     const saving = this.#saving;
     if (saving === undefined || saving.isOver) return false;
-    this.#options.log.warn("a checkpoint was given up", { reason: error.message });
+    this.#options.log[error.code === "CLOSED" ? "info" : "warn"]("a checkpoint was given up", { reason: error.message });
     this.#options.parameters.pacer.rounds.cancelCut();
     saving.snapshot.lose(error);
     this.#end(saving, error);

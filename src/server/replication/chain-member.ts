@@ -246,7 +246,7 @@ export class ChainMember {
   /** The standby was given up: nothing waits for it any more. */
   #goAlone({ node, incarnation, state }: RosterEntry, { isEnding: isOver = false }: { readonly isEnding?: boolean } = {}): void {
     const { peer, log } = this.#node;
-    const hadNone = incarnation === 0; // there was none before
+    const hadNone = incarnation === 0 || this.#standby === 0; // of this process
     if (hadNone) log.info("there is no standby yet", { node: nameOf(node) });
     else if (isOver && state === "left") log.debug("the standby has left: the job ends", { node: nameOf(node) });
     else log.warn("the standby is gone: going on without one", { node: nameOf(node) });

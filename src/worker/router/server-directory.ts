@@ -40,7 +40,7 @@ export type KeyShare = { readonly to: Route; readonly positions: number[] };
 
 export type DirectoryOptions = {
   readonly peer: Pick<Peer, "dial" | "drop">;
-  readonly membership: Pick<Membership, "onRoster">;
+  readonly membership: Pick<Membership, "onRoster" | "fatal">;
   readonly clock: Clock;
   /** How long requests wait for a server that the placement has and no roster has named (Router.R8). */
   readonly startTimeoutMs: number;
@@ -72,12 +72,15 @@ export class ServerDirectory {
   isIncomplete = false;
   readonly #peer: Pick<Peer, "dial" | "drop">;
   readonly #startTimeoutMs: number;
+  /** Why the job is over for this node, if it is. */
+  readonly #fatal: () => WeighbridgeError | undefined;
   #cancelWait: CancelTimer = () => {};
 
   constructor({ peer, membership, clock, startTimeoutMs }: DirectoryOptions) {
     this.#peer = peer;
     this.clock = clock;
     this.#startTimeoutMs = startTimeoutMs;
+    this.#fatal = () => membership.fatal;
     membership.onRoster((roster) => this.#follow(roster));
   }
 
@@ -162,7 +165,7 @@ export class ServerDirectory {
   /** Fails calls to a server that is not `reachable` (Router.R2). */
   failSoon(rank: number, calls: readonly Call[]): void {
     const missing = `${nameOf(idOf("server", rank))} is not there yet`;
-    const error = this.gone[rank] ?? new WeighbridgeError("NODE_DEAD", missing, { retryable: true });
+    const error = this.#fatal() ?? this.gone[rank] ?? new WeighbridgeError("NODE_DEAD", missing, { retryable: true });
     for (const call of calls) this.clock.soon(() => call.failed(error));
   }
 
