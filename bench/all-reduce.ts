@@ -1,17 +1,17 @@
 // all-reduce — how fast two workers add arrays among themselves: 16 MB at once, and LeNet's ten gradients in one step.
 // A worker's script:
 //
-//   weighbridge launch -s 1 -w 2 --worker-only -- bench/all-reduce.ts [--seconds 2]
+//   weighbridge launch -s 1 -w 2 -- bench/all-reduce.ts [--seconds 2]
 //
 // Reported by worker 0: GB/s of reduced bytes (the array's size over the time of a call), and time per operation. The
 // ceiling is a link of the same transport between the same two processes that moves what has to move, all of the
 // array's bytes each way at the same time, with no frames and nothing added.
 
 import { parseArgs } from "node:util";
-import { connect } from "weighbridge";
 import { SILENT_LOG } from "../src/base/log.ts";
 import { realClock } from "../src/node/real-clock.ts";
 import { SocketTransport } from "../src/node/transport/socket-transport.ts";
+import { connect } from "../src/node/weighbridge.ts";
 import type { Link } from "../src/transport/transport.ts";
 
 const { values: flags } = parseArgs({
@@ -24,7 +24,7 @@ const LENET = [10, 840, 84, 10_080, 120, 48_000, 16, 2400, 6, 150];
 const WRITE_BYTES = 512 * 1024;
 
 const session = await connect();
-const collective = await session.collective({ deadlineMs: 30_000 });
+const collective = await session.collective({ timeoutMs: 30_000 });
 const { rank } = session;
 
 /** Runs rounds until worker 0 has had enough; the milliseconds of each, in order of size. */
@@ -58,7 +58,7 @@ async function plainLink(take: (byteCount: number) => void): Promise<Link> {
   const port = new Float32Array(1);
   if (rank !== 0) {
     await collective.broadcast(port, 0);
-    return await transport.connect(`tcp://127.0.0.1:${port[0]}`, () => reader, { deadlineMs: 5000 });
+    return await transport.connect(`tcp://127.0.0.1:${port[0]}`, () => reader, { timeoutMs: 5000 });
   }
   const accepted = Promise.withResolvers<Link>();
   const listener = await transport.listen("tcp://127.0.0.1:0", (link) => {

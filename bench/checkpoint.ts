@@ -1,7 +1,7 @@
 // checkpoint — how long pushes take while a server saves 2 GB, and without. A worker's script; the server is a process
 // of its own:
 //
-//   weighbridge launch -s 1 -w 1 --worker-only --checkpoint-dir DIR -- bench/checkpoint.ts [--megabytes 2048]
+//   weighbridge launch -s 1 -w 1 --checkpoint-dir DIR -- bench/checkpoint.ts [--megabytes 2048]
 //       [--seconds 5]
 //
 // The model: two thirds are an embedding (32 wide, AdaGrad), one third a dense tensor (Adam). One push at a time, each
@@ -9,7 +9,7 @@
 // from call to answer; how much longer the slowest take during the save is how long the server was busy with it.
 
 import { parseArgs } from "node:util";
-import { connect } from "weighbridge";
+import { connect } from "../src/node/weighbridge.ts";
 import { reportPushes } from "./pushes-during-save.ts";
 
 const { values } = parseArgs({ options: { megabytes: { type: "string", default: "2048" }, seconds: { type: "string", default: "5" } } });

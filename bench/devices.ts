@@ -7,7 +7,7 @@
 // cores as devices.
 
 import { parseArgs } from "node:util";
-import { ArrayDataset, createLenet, dense, Model, type Network, Sequential, SoftmaxCrossEntropy, Workspace } from "weighbridge/training";
+import { ArrayDataset, createLenet, dense, Model, type Network, Sequential, SoftmaxCrossEntropy, Workspace } from "../src/node/training.ts";
 import { median } from "./statistics.ts";
 
 const BATCH = 64;

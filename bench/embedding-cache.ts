@@ -92,7 +92,7 @@ async function withTable<T>(run: (table: Embedding, counter: CountingTransport) 
   const offices = await Promise.all([node("scheduler", 0), ...servers, node("worker", 0, { transport: counter })]);
   try {
     const session = await Session.open((offices.at(-1) as Postoffice).node);
-    const table = await session.embedding("e", { dim: WIDTH, rows: ROWS, versions: true });
+    const table = await session.embedding("e", { dim: WIDTH, optimizer: "sum", rows: ROWS, versions: true });
     if (!values.cold) await fill(table);
     return await run(table, counter);
   } finally {
@@ -115,7 +115,7 @@ async function plainBytes(batches: readonly BigUint64Array[]): Promise<number> {
   return await withTable(async (table, counter) => {
     const before = counter.byteCount;
     for (const keys of batches) {
-      await table.pull(keys, into);
+      await table.pull(keys, { into });
       await table.push(keys, gradients);
     }
     return counter.byteCount - before;
@@ -131,8 +131,8 @@ async function cachedBytes(
     const cache = table.cached({ rows, policy, pullBound: bound, pushBound: bound });
     const before = counter.byteCount;
     for (const keys of batches) {
-      await cache.lookup(keys, into);
-      await cache.update(keys, gradients);
+      await cache.pull(keys, { into });
+      await cache.push(keys, gradients);
     }
     await cache.flush();
     const bytes = counter.byteCount - before;

@@ -22,9 +22,15 @@ const REGISTRATION_TIMEOUT_MS = 30_000;
 export async function idleMemory(packaging: Packaging): Promise<ClusterMemory> {
   if (packaging === "built") build();
   const root = packaging === "built" ? join(ROOT, "dist") : ROOT;
-  const door = packaging === "built" ? join(root, "src/node/weighbridge.js") : join(root, "src/node/weighbridge.ts");
+  const door = packaging === "built" ? join(root, "lib/weighbridge.js") : join(root, "src/node/weighbridge.ts");
   const port = String(await freePort("127.0.0.1"));
-  const env = { ...process.env, DMLC_PS_ROOT_PORT: port, DMLC_NUM_SERVER: "1", DMLC_NUM_WORKER: "1" };
+  const env = {
+    ...process.env,
+    NODE_OPTIONS: "--conditions=@weighbridge/source",
+    DMLC_PS_ROOT_PORT: port,
+    DMLC_NUM_SERVER: "1",
+    DMLC_NUM_WORKER: "1",
+  };
   const command = (...args: string[]): ChildProcess =>
     spawn(process.execPath, [join(root, "bin/weighbridge.mjs"), ...args, "--log-level", "error"], { env, stdio: "ignore" });
   const scheduler = command("scheduler");

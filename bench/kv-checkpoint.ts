@@ -1,7 +1,7 @@
 // kv-checkpoint — how long kv pushes take while a server saves 2 GB of what was pushed, and without. A worker's script;
 // the server is a process of its own:
 //
-//   weighbridge launch -s 1 -w 1 --worker-only --checkpoint-dir DIR -- bench/kv-checkpoint.ts [--megabytes 2048]
+//   weighbridge launch -s 1 -w 1 --checkpoint-dir DIR -- bench/kv-checkpoint.ts [--megabytes 2048]
 //       [--seconds 5]
 //
 // Two thirds are values of 64 floats, one third large values of 1 MiB. One push at a time, each awaited: 1,000 random

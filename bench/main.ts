@@ -71,7 +71,7 @@ function readOptions(args: readonly string[]): Options | undefined {
 }
 
 async function main(args: readonly string[]): Promise<number> {
-  if (args.includes("--help") || args.includes("-h")) {
+  if (["--help", "-h", "--help-all"].some((flag) => args.includes(flag))) {
     console.log(USAGE);
     return 0;
   }

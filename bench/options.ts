@@ -60,9 +60,9 @@ export const USAGE: string = `npm run bench -- [--json FILE] [--quick] [--case N
 Cases: ${CASE_NAMES.join(" ")}
 
 Training and workers among themselves have benches of their own:
-  node bench/training.ts                                                       steps/s and the share of waiting, with and without overlap
+  node bench/training.ts                                                       steps/s on servers and workers of this machine, beside one process
   node bench/learning-rates.ts                                                 what BSP, SSP and ASP make of one learning rate
-  weighbridge launch -s 1 -w 2 --worker-only -- bench/all-reduce.ts            sums among two workers, and the link's own ceiling`;
+  weighbridge launch -s 1 -w 2 -- bench/all-reduce.ts            sums among two workers, and the link's own ceiling`;
 
 /** Throws with a message for the user. Names may follow one `--case` or have one each. */
 export function parseOptions(args: readonly string[]): Options {

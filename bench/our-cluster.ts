@@ -1,9 +1,9 @@
 // our-cluster — scheduler, servers and workers of ours, each its own process, driven through cases. One cluster serves
 // many cases and rounds.
 
-import { type AddressInfo, createServer } from "node:net";
 import type { Role } from "../src/node/config/node-config.ts";
 import { engineFlags } from "../src/node/engine-flags.ts";
+import { freePort } from "../src/node/launcher/free-port.ts";
 import type { BenchCase } from "./cases.ts";
 import { Child, type Regime } from "./child.ts";
 import { type Figure, type Span, together } from "./meter.ts";
@@ -28,6 +28,8 @@ export type OurClusterOptions = {
   readonly durable?: string | undefined;
   /** Where servers keep checkpoints. */
   readonly checkpointDir?: string | undefined;
+  /** Whether links share memory; left out: as nodes do by default. */
+  readonly sharedMemory?: "on" | "off";
 };
 
 const FINALIZE_TIMEOUT_MS = 5_000;
@@ -44,14 +46,16 @@ export class OurCluster implements AsyncDisposable {
     this.#workers = workers;
   }
 
-  static async start({ regime, nodesPerRole, van, replicas = 1, durable, checkpointDir }: OurClusterOptions): Promise<OurCluster> {
+  static async start(options: OurClusterOptions): Promise<OurCluster> {
+    const { regime, nodesPerRole, van, replicas = 1, durable, checkpointDir, sharedMemory } = options;
     const env = {
+      ...(sharedMemory === undefined ? {} : { WEIGHBRIDGE_SHARED_MEMORY: sharedMemory }),
       WEIGHBRIDGE_REPLICAS: String(replicas),
       ...(durable === undefined ? {} : { WEIGHBRIDGE_DURABLE: durable }),
       ...(checkpointDir === undefined ? {} : { WEIGHBRIDGE_CHECKPOINT_DIR: checkpointDir }),
       ...(van === undefined ? {} : { DMLC_PS_VAN_TYPE: van }),
       DMLC_PS_ROOT_URI: "127.0.0.1",
-      DMLC_PS_ROOT_PORT: String(await freePort()),
+      DMLC_PS_ROOT_PORT: String(await freePort("127.0.0.1")),
       DMLC_NUM_SERVER: String(nodesPerRole),
       DMLC_NUM_WORKER: String(nodesPerRole),
       WEIGHBRIDGE_LOG_LEVEL: "warn",
@@ -127,16 +131,4 @@ export class OurCluster implements AsyncDisposable {
   #firstWorker(): OurNode {
     return this.#workers[0]!;
   }
-}
-
-/** A port that was free a moment ago. */
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer();
-    server.once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address() as AddressInfo;
-      server.close(() => resolve(port));
-    });
-  });
 }

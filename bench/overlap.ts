@@ -1,7 +1,7 @@
 // overlap — whether a training is faster when parameters travel while others are computed: epochs with and without
 // overlap in turns, in one job, so that what else the machine does concerns both.
 //
-//   weighbridge launch -s 2 -w 2 --worker-only -- bench/overlap.ts [--network rows|dense] [--cache-rows n] [--pairs n]
+//   weighbridge launch -s 2 -w 2 -- bench/overlap.ts [--network rows|dense] [--cache-rows n] [--pairs n]
 //
 // rows: 8 ids a sample of a table of 100,000 × 16 under Adam, batches of 512. dense: 784-1024-512-10, 1.3 M weights,
 // batches of 64. Steps a second as worker 0 counts them: medians, the median of the pairs' ratios, and how many of them
@@ -40,7 +40,7 @@ function rowsSubject(): Subject {
   const sampleCountMax = Math.ceil(batchSize / session.workerCount);
   const vocabCacheSize = Number(values["cache-rows"]);
   const cache = vocabCacheSize > 0 ? ({ target: "DEVICE", vocabCacheSize } as const) : {};
-  const lookup = { name: "rows", vocabSize: VOCAB, width: 16, idsPerSample: IDS, sampleCountMax, ...cache };
+  const lookup = { name: "rows", vocabSize: VOCAB, dim: 16, idsPerSample: IDS, sampleCountMax, ...cache };
   const network = new EmbeddingNetwork(workspace, { lookup, layers: [dense({ outputs: 64, activation: "relu" }), dense({ outputs: 1 })] });
   setParamPs(network);
   const loss = new BinaryCrossEntropy(workspace, { sampleCountMax });

@@ -40,9 +40,9 @@ const ownAdagrad = psUpdater({
   name: "ownAdagrad",
   version: 1,
   deterministic: true,
-  elements: ["f32", "f64"],
+  dtypes: ["f32", "f64"],
   settings: { rate: 0.01, epsilon: 1e-10 },
-  columns: (width) => ({ squares: { elements: width } }),
+  columns: (dim) => ({ squares: { dim } }),
   update: (rows, gradients, { settings: { rate, epsilon } }) => {
     const { elements, starts, columns, count, width } = rows;
     const squares = columns.squares!;

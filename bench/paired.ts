@@ -4,6 +4,7 @@
 //   node bench/paired.ts --other ../before [--starts 3] [--turns 7] [--ms 350] [--settle 1200] [CASE…]
 //   node bench/paired.ts --other . --replicas 2 --settle 6000 push-4B-w64 push-1MB-w8 push-16MB-w4 push-10kx64-w4
 //   node bench/paired.ts --other . --durable push-4B-w64 push-1MB-w8
+//   node bench/paired.ts --other . --shared-memory push-4B-w64 push-1MB-w8
 //
 // Both clusters are alive; a turn measures one and then the other, in both orders by turns. What counts is the ratio
 // within a turn. The processor's clock, other work on the machine and where threads and memory have come to lie change
@@ -12,7 +13,8 @@
 // and for longer where three processes share two cores, so that figures of two copies need `--settle 6000`. The other
 // checkout's own bench drives its cluster: both must know the case. With `--replicas 2` each server of this checkout
 // has two copies, with `--durable` it keeps its log in a file, with `--checkpoints` it has a directory for them; those
-// of the other one have one copy and no files. What other processes of the machine used of its cores meanwhile is told,
+// of the other one have one copy and no files. With `--shared-memory` links of this checkout share memory, and
+// those of the other one do not. What other processes of the machine used of its cores meanwhile is told,
 // too: above 5 % the figures say little.
 
 import { mkdtempSync, rmSync } from "node:fs";
@@ -41,6 +43,7 @@ type Settings = {
   readonly replicas: number;
   readonly durable: boolean;
   readonly checkpoints: boolean;
+  readonly sharedMemory: boolean;
 };
 type Turn = { readonly ours: Figure; readonly other: Figure };
 
@@ -50,7 +53,8 @@ async function turnsOf(cases: readonly BenchCase[], settings: Settings): Promise
   using files = temporaryDirectory();
   const durable = settings.durable ? join(files.path, "durable") : undefined;
   const checkpointDir = settings.checkpoints ? join(files.path, "checkpoints") : undefined;
-  await using ours = await OurCluster.start({ regime, nodesPerRole, replicas, durable, checkpointDir });
+  const memory = settings.sharedMemory ? ({ sharedMemory: "on" } as const) : {};
+  await using ours = await OurCluster.start({ regime, nodesPerRole, replicas, durable, checkpointDir, ...memory });
   await using other = await Other.start({ regime, nodesPerRole });
   const found = new Map<string, Turn[]>();
   for (const benchCase of cases) {
@@ -103,6 +107,7 @@ async function main(): Promise<void> {
       replicas: { type: "string", default: "1" },
       durable: { type: "boolean", default: false },
       checkpoints: { type: "boolean", default: false },
+      "shared-memory": { type: "boolean", default: false },
     },
   });
   if (values.other === undefined) throw new Error("--other names the checkout to compare with");
@@ -120,6 +125,7 @@ async function main(): Promise<void> {
     replicas: Number(values.replicas),
     durable: values.durable,
     checkpoints: values.checkpoints,
+    sharedMemory: values["shared-memory"],
   };
   const chosen = CASES.filter(({ name }) => positionals.length === 0 || positionals.includes(name));
   for (const cases of groupsOf(chosen)) {

@@ -17,10 +17,10 @@ type Calls = {
 export async function openParameter(session: Session, { name, engine, width }: BenchCase): Promise<KeyValueClient> {
   if (engine === "tensor-adam") {
     const tensor = await session.tensor(name, { shape: [width], optimizer: { type: "adam" } });
-    return clientOf({ push: (_, values) => tensor.push(values), pull: (_, into) => tensor.pull(into) });
+    return clientOf({ push: (_, values) => tensor.push(values), pull: (_, into) => tensor.pull({ into }) });
   }
   const table = await session.embedding(name, { dim: width, optimizer: { type: "adagrad" } });
-  return clientOf({ push: (keys, values) => table.push(keys, values), pull: (keys, into) => table.pull(keys, into) });
+  return clientOf({ push: (keys, values) => table.push(keys, values), pull: (keys, into) => table.pull(keys, { into }) });
 }
 
 function clientOf(calls: Calls): KeyValueClient {

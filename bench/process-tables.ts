@@ -3,7 +3,14 @@
 // the rows. Bösen's figures for the same (2 cores, loopback): 6.1 M incs/s, 10.8 M gets/s; clocks a second 1912, 2455,
 // 3516 with staleness 0, 1, 4, and with SSPPush 1591, 2283, 2795.
 //
-//   node --expose-gc bench/process-tables.ts [inc get clocks straggler zipf]        all of them when left out
+//   node --expose-gc bench/process-tables.ts [inc get guide threads ahead clocks straggler zipf]     all when left out
+//
+// inc get    one thread of a process, cached rows of 64 floats, no network in between
+// guide      gets as docs/guides/tables.md writes them, inside an async function, beside two other ways to write them
+// threads    the same in a thread of the system: inc, and get as the guide writes it
+// ahead      300 rows that are asked for before they are needed, and the wait for all
+// clocks     of two processes. The rate from clock 1,500 to 7,500 beside the warm one, after WARM_CLOCKS
+// straggler  and zipf: their functions say what they do
 
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -50,16 +57,16 @@ async function oneThread(run: (table: Floats) => void | Promise<void>): Promise<
   await run(table);
 }
 
-/** The best of five by CPU time, and how much more memory is in use afterwards. */
-function best(what: string, run: (from: number) => void): void {
+/** The best of five by CPU time of this thread, and how much more memory is in use afterwards. */
+async function best(what: string, run: (count: number) => void | Promise<void>): Promise<void> {
   let seconds = Infinity;
-  for (let i = 0; i < 3; i++) run(OPERATIONS / 10);
+  for (let i = 0; i < 3; i++) await run(OPERATIONS / 10);
   globalThis.gc?.();
   const before = process.memoryUsage().heapUsed;
   for (let i = 0; i < 5; i++) {
-    const began = process.cpuUsage();
-    run(OPERATIONS);
-    const { user, system } = process.cpuUsage(began);
+    const began = process.threadCpuUsage();
+    await run(OPERATIONS);
+    const { user, system } = process.threadCpuUsage(began);
     seconds = Math.min(seconds, (user + system) / 1e6);
   }
   globalThis.gc?.();
@@ -77,10 +84,68 @@ async function incs(): Promise<void> {
   );
 }
 
-async function gets(): Promise<void> {
-  await oneThread((table) => {
+/** As the guide writes it; `await table.get(…)` with and without `using` beside it. */
+async function guide(): Promise<void> {
+  await oneThread(async (table) => {
     let sum = 0;
-    best("get, read and release of a cached row", (count) => {
+    await best("get as the guide writes it", async (count) => {
+      for (let i = 0; i < count; i++) {
+        const row = table.tryGet(i & 511) ?? (await table.get(i & 511));
+        sum += row.get(i & 63);
+        row.release();
+      }
+    });
+    await best("  await table.get(…), and release", async (count) => {
+      for (let i = 0; i < count; i++) {
+        const row = await table.get(i & 511);
+        sum += row.get(i & 63);
+        row.release();
+      }
+    });
+    await best("  using row = await table.get(…)", async (count) => {
+      for (let i = 0; i < count; i++) {
+        using row = await table.get(i & 511);
+        sum += row.get(i & 63);
+      }
+    });
+    if (sum !== 0) throw new Error("nobody added anything");
+  });
+}
+
+/** In a thread of the system. */
+async function operationsThread(): Promise<void> {
+  const thread = await attachTableThread({ 0: FLOATS });
+  const table = thread.getTableOrDie(0, FLOATS);
+  for (let row = 0; row < HELD; row++) (await table.get(row)).release();
+  await best("inc of a cached dense row, thread", (count) => {
+    for (let i = 0; i < count; i++) table.inc(i & 511, i & 63, 1);
+  });
+  let sum = 0;
+  await best("get as the guide writes it, thread", async (count) => {
+    for (let i = 0; i < count; i++) {
+      const row = table.tryGet(i & 511) ?? (await table.get(i & 511));
+      sum += row.get(i & 63);
+      row.release();
+    }
+  });
+  if (sum === 0) throw new Error("something was added");
+  thread.deregisterThread();
+}
+
+async function threadOperations(): Promise<void> {
+  await using cluster = await EmbeddedCluster.start();
+  const group = new TableGroup(() => Promise.resolve(cluster.session));
+  group.registerRow(0, FLOATS);
+  await group.init({ numTables: 1, numLocalAppThreads: 2 });
+  await group.createTable(0, { rowType: 0, rowCapacity: 64, processCacheCapacity: HELD, oplogCapacity: HELD });
+  await group.createTableDone();
+  await once(startTableThread(group, import.meta.filename, { workerData: { kind: "operations" } }), "exit");
+}
+
+async function gets(): Promise<void> {
+  await oneThread(async (table) => {
+    let sum = 0;
+    await best("get, read and release of a cached row", (count) => {
       for (let i = 0; i < count; i++) {
         const row = table.get(i & 511);
         if (row instanceof Promise) throw new Error("a cached row is fresh");
@@ -93,6 +158,9 @@ async function gets(): Promise<void> {
 }
 
 const WARM_CLOCKS = Number(process.env.WARM_CLOCKS ?? 20_000);
+/** The clocks of a process that has just begun: those behind the first ones. */
+const FIRST_CLOCKS = 1500;
+const EARLY_CLOCKS = 6000;
 
 /** One of the processes of `clocks`: this file, launched. */
 async function clockProcess(model: ConsistencyModel, staleness: number, clocks: number): Promise<void> {
@@ -112,13 +180,21 @@ async function clockProcess(model: ConsistencyModel, staleness: number, clocks: 
       thread.clock();
     }
   };
-  await step(WARM_CLOCKS); // until the engine has compiled what a clock passes
-  const began = performance.now();
+  const rate = async (count: number): Promise<number> => {
+    const began = performance.now();
+    await step(count);
+    return count / ((performance.now() - began) / 1000);
+  };
+  await step(FIRST_CLOCKS);
+  const early = await rate(EARLY_CLOCKS);
+  await step(WARM_CLOCKS - FIRST_CLOCKS - EARLY_CLOCKS); // until the engine has compiled what a clock passes
   const cpu = process.cpuUsage();
-  await step(clocks);
+  const warm = await rate(clocks);
   const { user, system } = process.cpuUsage(cpu);
-  const seconds = (performance.now() - began) / 1000;
-  say(`${(clocks / seconds).toFixed(0)} clocks/s, ${((user + system) / clocks).toFixed(0)} us of CPU a clock`);
+  const share = `${(early / warm).toFixed(2)} of that`;
+  say(
+    `${warm.toFixed(0)} clocks/s, ${((user + system) / clocks).toFixed(0)} us of CPU a clock; clocks 1,500 to 7,500 ${early.toFixed(0)}, ${share}`,
+  );
   thread.deregisterThread();
   await group.shutDown();
 }
@@ -126,12 +202,52 @@ async function clockProcess(model: ConsistencyModel, staleness: number, clocks: 
 function launchClocks(): void {
   for (const model of ["SSP", "SSPPush"] as const) {
     for (const staleness of [0, 1, 4]) {
-      const command = ["bin/weighbridge.mjs", "launch", "-s", "1", "-w", "2", "--", import.meta.filename, "process", model, `${staleness}`];
-      const { stdout, status } = spawnSync(process.execPath, command, { encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] });
-      if (status !== 0) throw new Error(`the launch ended with ${status}`);
-      say(`2 processes, get + inc + clock, ${model} staleness ${staleness}: ${stdout.trim().replaceAll("\n", "; ")}`);
+      const text = launched(2, ["process", model, `${staleness}`]);
+      say(`2 processes, get + inc + clock, ${model} staleness ${staleness}: ${text}`);
     }
   }
+}
+
+const AHEAD = { rows: 300, rounds: 40, pauseMs: 20 };
+
+/** A process that asks for rows that it never had, and waits for them. */
+async function aheadProcess(): Promise<void> {
+  const group = new ProcessTableGroup();
+  group.registerRow(0, FLOATS);
+  await group.init({ numTables: 1, numLocalAppThreads: 2 });
+  const processCacheCapacity = AHEAD.rows * AHEAD.rounds;
+  await group.createTable(0, { rowType: 0, rowCapacity: 64, processCacheCapacity, oplogCapacity: 10 });
+  await group.createTableDone();
+  const thread = await group.registerThread();
+  const table = thread.getTableOrDie(0, FLOATS);
+  const times: number[] = [];
+  for (let round = 0; round < AHEAD.rounds; round++) {
+    const began = performance.now();
+    for (let i = 0; i < AHEAD.rows; i++) {
+      const full = table.getAsync(round * AHEAD.rows + i);
+      if (full !== undefined) await full;
+    }
+    await table.waitPendingAsyncGet();
+    times.push(performance.now() - began);
+    await new Promise((resolve) => setTimeout(resolve, AHEAD.pauseMs));
+  }
+  const warm = times.slice(AHEAD.rounds / 2).sort((a, b) => a - b);
+  const ms = (time: number | undefined): string => `${time?.toFixed(2)} ms`;
+  say(`the first time ${ms(times[0])}, the second ${ms(times[1])}, warm p50 ${ms(warm[warm.length >> 1])}`);
+  thread.deregisterThread();
+  await group.shutDown();
+}
+
+function launchAhead(): void {
+  say(`${AHEAD.rows} getAsync of rows of 64 floats, and their wait: ${launched(1, ["process-ahead"])}`);
+}
+
+/** What this file says as the workers of a job with one server. */
+function launched(workers: number, args: readonly string[]): string {
+  const command = ["bin/weighbridge.mjs", "launch", "-s", "1", "-w", `${workers}`, "--", import.meta.filename, ...args];
+  const { stdout, status } = spawnSync(process.execPath, command, { encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] });
+  if (status !== 0) throw new Error(`the launch ended with ${status}`);
+  return stdout.trim().replaceAll("\n", "; ");
 }
 
 /** Four workers compute for 1 ms, one of them, drawn by seed, for 5: which share of the time do they wait? */
@@ -298,12 +414,12 @@ function bytesOf(session: Session): number {
 async function hetBytes(): Promise<number> {
   await using cluster = await EmbeddedCluster.start();
   const { session } = cluster;
-  const table = await session.embedding("het", { dim: ZIPF.width, versions: true });
+  const table = await session.embedding("het", { dim: ZIPF.width, optimizer: "sum", versions: true });
   const cache = table.cached({ rows: HELD_ROWS, pullBound: BOUND, pushBound: BOUND });
   const traces = Array.from({ length: ZIPF.threads }, (_, thread) => zipfTrace(thread));
   session.startRecord();
   for (let from = 0; from < ZIPF.reads; from += ZIPF.batch)
-    for (const ids of traces) await cache.lookup(BigUint64Array.from(ids.subarray(from, from + ZIPF.batch), BigInt));
+    for (const ids of traces) await cache.pull(BigUint64Array.from(ids.subarray(from, from + ZIPF.batch), BigInt));
   return bytesOf(session);
 }
 
@@ -323,7 +439,7 @@ async function zipf(): Promise<void> {
   await group.createTableDone();
   session.startRecord();
   const threads = Array.from({ length: ZIPF.threads }, (_, index) =>
-    startTableThread(group, import.meta.filename, { workerData: { index } }),
+    startTableThread(group, import.meta.filename, { workerData: { kind: "zipf", index } }),
   );
   let [here, bytes] = [0, 0];
   const figures = await Promise.all(
@@ -351,12 +467,17 @@ async function zipf(): Promise<void> {
 }
 
 const [, , first, ...rest] = process.argv;
-if (!isMainThread) await zipfThread((workerData as { readonly index: number }).index);
+const inThread = workerData as { readonly kind: "operations" } | { readonly kind: "zipf"; readonly index: number };
+if (!isMainThread) await (inThread.kind === "zipf" ? zipfThread(inThread.index) : operationsThread());
+else if (first === "process-ahead") await aheadProcess();
 else if (first === "process") await clockProcess(rest[0] as ConsistencyModel, Number(rest[1]), Number(process.env.CLOCKS ?? 10_000));
 else {
-  const asked = first === undefined ? ["inc", "get", "clocks", "straggler", "zipf"] : [first, ...rest];
+  const asked = first === undefined ? ["inc", "get", "guide", "threads", "ahead", "clocks", "straggler", "zipf"] : [first, ...rest];
   if (asked.includes("inc")) await incs();
   if (asked.includes("get")) await gets();
+  if (asked.includes("guide")) await guide();
+  if (asked.includes("threads")) await threadOperations();
+  if (asked.includes("ahead")) launchAhead();
   if (asked.includes("clocks")) launchClocks();
   if (asked.includes("straggler")) await stragglers();
   if (asked.includes("zipf")) await zipf();

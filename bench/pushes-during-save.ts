@@ -25,7 +25,7 @@ export async function reportPushes(pushes: SavedPushes): Promise<void> {
   await report("without a save", pushes, after(seconds));
   let isSaved = false;
   const began = performance.now();
-  const saving = session.checkpoint({ keep: 1 }).finally(() => {
+  const saving = session.checkpoint({ keep: 1 }).saved.finally(() => {
     isSaved = true;
   });
   saving.catch(() => {}); // It is awaited below.

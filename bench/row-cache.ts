@@ -2,7 +2,7 @@
 // steps that take and give, beside the same steps with pulls and pushes. A worker's script; servers are processes of
 // their own:
 //
-//   weighbridge launch -s 2 -w 1 --worker-only -- bench/row-cache.ts [--seconds 4] [--compute-ms 0]
+//   weighbridge launch -s 2 -w 1 -- bench/row-cache.ts [--seconds 4] [--compute-ms 0]
 //       [--warm-up-steps 150]
 //
 // A table of 200,000 × 64 floats under Adam (3 floats a value, and a count), batches of 4,096 ids drawn by Zipf's law
@@ -86,7 +86,7 @@ function plainStep(table: Embedding): Step {
   return async (number) => {
     const { keys } = batches[number % BATCHES] as (typeof batches)[number];
     const began = performance.now();
-    await table.pull(keys, into.subarray(0, keys.length * WIDTH));
+    await table.pull(keys, { into: into.subarray(0, keys.length * WIDTH) });
     const pulled = performance.now();
     await compute();
     const computed = performance.now();

@@ -10,10 +10,10 @@
 
 import { once } from "node:events";
 import { isMainThread, parentPort, type Worker, workerData } from "node:worker_threads";
-import { attachDevice, createSharedModel, startDeviceThread } from "weighbridge/shared-model";
 import { Arena } from "../src/kernel/arena.ts";
 import { ElementType, FLOAT_BYTES } from "../src/kernel/elements.ts";
 import type { KernelMemory } from "../src/kernel/inlined-module.ts";
+import { attachDevice, createSharedModel, startDeviceThread } from "../src/node/shared-model.ts";
 import { quantile } from "./statistics.ts";
 
 const DEVICES = 4;

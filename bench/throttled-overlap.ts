@@ -30,17 +30,17 @@ async function run({ latencyMs, bytesPerMs, ...net }: LayeredTraining): Promise<
   const node = (...args: string[]): ChildProcess =>
     spawn(process.execPath, [COMMAND, ...args, "--log-level", "error"], { env, stdio: ["ignore", "ignore", "inherit"] });
   await using _ = await ThrottledLink.open({ from: { host: FAR, port }, to: { host: HERE, port }, latencyMs, bytesPerMs });
-  const nodes = [node("scheduler"), node("server", "--port", String(port), "--advertise-host", FAR)];
+  const nodes = [node("scheduler"), node("server", "--listen-port", String(port), "--advertise-host", FAR)];
   try {
     const options = { schedulerHost: HERE, schedulerPort, serverCount: 1, workerCount: 1, logLevel: "error" } as const;
-    const session = await connect({ ...options, role: "worker", deadlineMs: 30_000 });
+    const session = await connect({ ...options, role: "worker", timeoutMs: 30_000 });
     const model = createSharedModel("dist", { session, updater: { type: "sum" }, consistency: "bsp" });
     await model.init([0]);
     const compute = async (ms: number): Promise<void> => await sleep(ms);
     const times = await trainLayers(model, net, { compute, nowMs: () => performance.now() });
     await model.close();
     const exits = Promise.all(nodes.map((child) => once(child, "exit")));
-    await session.close({ deadlineMs: 10_000 });
+    await session.close({ timeoutMs: 10_000 });
     await exits;
     return times;
   } finally {

@@ -1,7 +1,8 @@
 #!/usr/bin/env node
 // weighbridge.mjs — the command's first file. Plain JavaScript that old versions of Node can read, so that one of them
 // can say what is missing instead of failing over TypeScript. A Node that is too old, Bun and Deno hand over to the
-// Node 24 that npm installed, or that is on the PATH, if there is one.
+// Node 24 that npm installed, or that is on the PATH, if there is one. In the repository the command and the scripts
+// that it runs load the sources: npm and npx set the condition for that (.npmrc), and without it this one does.
 
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -12,20 +13,22 @@ import { fileURLToPath } from "node:url";
 
 const NODE_MAJOR_MIN = 24;
 const FORWARDED_SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];
+const SOURCES = "--conditions=@weighbridge/source";
 const here = dirname(fileURLToPath(import.meta.url));
+const isRepository = existsSync(join(here, "../src/cli/main.ts"));
 
 const { bun, deno, node: nodeVersion } = process.versions;
 // Bun and Deno say which Node they are like; the sockets of their own are not (src/node/runtime.ts).
 const runtime = bun ? `Bun ${bun}` : deno ? `Deno ${deno}` : `Node ${nodeVersion}`;
 
-if (majorOf(nodeVersion) >= NODE_MAJOR_MIN && !bun && !deno) await run();
-else handOver();
+const isNewNode = majorOf(nodeVersion) >= NODE_MAJOR_MIN && !bun && !deno;
+if (isNewNode && (!isRepository || process.env.NODE_OPTIONS?.includes(SOURCES))) await run();
+else handOver(isNewNode ? process.execPath : findNode());
 
 async function run() {
   if (process.pid === 1) for (const signal of FORWARDED_SIGNALS) process.once(signal, weighbridgeEndSignal);
   nodeModule.enableCompileCache?.();
-  const sources = join(here, "../src/cli/main.ts");
-  const { main } = await import(existsSync(sources) ? "../src/cli/main.ts" : "../src/cli/main.js");
+  const { main } = await import(isRepository ? "../src/cli/main.ts" : "../lib/main.js");
   const exitCode = await main(process.argv.slice(2));
   if (exitCode !== 0) process.exitCode = exitCode; // A script that ran in this process may have set its own.
 }
@@ -38,11 +41,9 @@ function weighbridgeEndSignal(signal) {
   if (process.listenerCount(signal) === 0) process.exit(128 + constants.signals[signal]);
 }
 
-function handOver() {
-  const node = findNode();
+function handOver(node) {
   if (node === undefined) {
-    const inRepository = existsSync(join(here, "../src/cli/main.ts"));
-    const npmInstall = inRepository ? "npm install" : `npm install node@${NODE_MAJOR_MIN}`;
+    const npmInstall = isRepository ? "npm install" : `npm install node@${NODE_MAJOR_MIN}`;
     const fix = `Run \`${npmInstall}\` in the project and use \`npx weighbridge\`, or install Node ${NODE_MAJOR_MIN}.`;
     const found = `this is ${runtime} at ${process.execPath}`;
     process.stderr.write(`weighbridge needs Node ${NODE_MAJOR_MIN} or newer; ${found}. ${fix}\n`);
@@ -52,12 +53,14 @@ function handOver() {
   // By the channel it learns that this process is gone, however it ended (src/cli/starter.ts).
   const child = spawn(node, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], {
     stdio: ["inherit", "inherit", "inherit", "ipc"],
+    env: isRepository ? { ...process.env, NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ""} ${SOURCES}` } : process.env,
   });
   for (const signal of FORWARDED_SIGNALS) process.on(signal, () => child.kill(signal));
   child.on("exit", (code, signal) => {
     if (signal === null) process.exit(code);
     for (const forwarded of FORWARDED_SIGNALS) process.removeAllListeners(forwarded);
-    if (process.pid === 1) process.exit(128 + constants.signals[signal]); // A signal that it sends itself would do nothing.
+    // A signal that process 1 sends itself would do nothing.
+    if (process.pid === 1) process.exit(128 + constants.signals[signal]);
     process.kill(process.pid, signal);
   });
 }

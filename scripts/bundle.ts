@@ -1,188 +1,94 @@
-// bundle — puts the modules of a build into one file, src/modules.js. Node takes more than half a millisecond of CPU
-// for each module that a process loads, and a server has several hundred: from one file, a process needs two thirds of
-// the CPU time to start.
-//
-// Node's cache of compiled code has of a file what V8 compiles when it loads it: functions in parentheses, and no
-// others. So modules that every node loads when it starts are such functions: from the cache, a server starts with
-// another sixth less. All modules would be too many to read for each process.
-//
-// It reads what our compiler makes of our sources: imports and exports by name, at the beginning of a line. Whatever it
-// cannot read ends the build.
+// bundle — makes the JavaScript of the package, in few files: Node takes more than half a millisecond of CPU for each
+// module that a process loads, and a server has several hundred. rolldown does it, with source maps.
 //
 // Invariants:
-//   Bundle.B1. A module is evaluated when it is first imported, once, after those that it imports, as Node does it.
-//   Bundle.B2. What is opened by its path stays a file of its own: the doors, the command, and what nobody imports,
-//       because a process or a thread begins with it. All of them share the modules.
-//   Bundle.B3. Packages and Node's own modules are loaded by the module that imports them, when it is evaluated.
+//   Bundle.B1. What is opened by its path is a file of its own, by its own name: the doors, the command, and the
+//       programs with which a process or a thread begins.
+//   Bundle.B2. All files lie in one folder, so that a program is found beside whatever file starts it
+//       (src/node/launcher/job-plan.ts).
+//   Bundle.B3. A process loads what its role needs. What only some need is in files that are loaded on demand.
 
-import { globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join, posix } from "node:path";
+import { writeFileSync } from "node:fs";
+import { isAbsolute, join } from "node:path";
+import { type CodeSplittingNameFunction, rolldown } from "rolldown";
 
-const BUNDLE = "src/modules.js";
-const IMPORT = /^import\s+([^"]*?)\s+from\s+"([^"]+)"(?:\s+with\s+\{[^}]*\})?;$/gm;
-const EXPORT_FROM = /^export\s+\{([^}]*)\}\s+from\s+"([^"]+)";$/gm;
-const EXPORT_LIST = /^export\s+\{([^}]*)\};$/gm;
-const EXPORT_DECLARATION = /^export\s+(?=(?:async\s+)?(?:function\*?|class|const)\s+(\w+))/gm;
-const LAZY_IMPORT = /\bimport\("(\.[^"]+)"\)/g;
-/** At the top level. */
-const WAITS = /^(?:(?:const|let)\s.*=\s*)?await\s/m;
-const UNREAD = /^(?:import|export)\b.*$/m;
+const ROOT = join(import.meta.dirname, "..");
+type Graph = Parameters<CodeSplittingNameFunction>[1];
 
-const PROLOGUE = `// The modules of this package, each evaluated when it is first imported.
-
-import { createRequire } from "node:module";
-
-const require = createRequire(import.meta.url);
-const root = new URL("../", import.meta.url);
-const modules = {};
-const loaded = {};
-
-export function load(path) {
-  return (loaded[path] ??= modules[path]());
-}
-
-/** What import.meta is in a file of its own. */
-function metaOf(path) {
-  const { href: url } = new URL(path, root);
-  const filename = process.getBuiltinModule("node:url").fileURLToPath(url);
-  return { url, filename, dirname: process.getBuiltinModule("node:path").dirname(filename) };
-}
-`;
-
-/** The modules of a build by their paths below it, with their text. */
-type Sources = ReadonlyMap<string, string>;
-type Module = {
-  /** A function that evaluates it. */
-  readonly text: string;
-  readonly exported: readonly string[];
-};
+/** With which a process or a thread begins; by their paths below src/. */
+const PROGRAMS = [
+  "cli/main",
+  "cli/entry",
+  "cli/server-thread",
+  "cli/train/training-node",
+  "cli/train/alone-node",
+  "node/launcher/launched",
+  "node/tables-server",
+  "node/training-device",
+];
 
 /**
- * Bundles what is in `dist`. `kept`: files that are opened by their path, besides those that nobody imports. `starts`:
- * what nodes load first; V8 compiles it and all that it imports at once. Throws for a module that cannot be bundled.
+ * What nodes of a role begin with. What the same roles load is one file, whatever else shares it, and the errors with
+ * the rest of `base` are another: some import nothing else. The other modules fall into files by which doors and
+ * programs load them.
  */
-export function bundle(dist: string, kept: readonly string[], starts: readonly string[] = []): void {
-  const paths = globSync("src/**/*.js", { cwd: dist }).map((path) => path.replaceAll("\\", "/"));
-  const sources = new Map(paths.toSorted().map((path) => [path, readFileSync(join(dist, path), "utf8")]));
-  const imported = new Set([...sources].flatMap(([path, text]) => importsOf(path, text)));
-  const atOnce = closureOf(starts, sources);
-  const texts: string[] = [];
-  for (const [path, source] of sources) {
-    if (!imported.has(path) && !kept.includes(path)) {
-      writeFileSync(join(dist, path), startOf(path, source, sources));
-      continue;
-    }
-    const { text, exported } = moduleOf(path, source, sources);
-    texts.push(`modules["${path}"] = ${atOnce.has(path) ? `(${text})` : text};\n`);
-    if (kept.includes(path))
-      writeFileSync(join(dist, path), `${loadImport(path)}export const { ${exported.join(", ")} } = load("${path}");\n`);
-    else rmSync(join(dist, path));
-  }
-  writeFileSync(join(dist, BUNDLE), inAscii([PROLOGUE, ...texts].join("\n")));
-}
+const BASE = join(ROOT, "src/base/");
+const ROLES = { worker: "src/node/connect.ts", server: "src/node/server-root.ts", scheduler: "src/node/scheduler-root.ts" };
 
 /**
- * Without comments, what is not ASCII is in texts. V8 keeps a file of ASCII in half of the memory, and reads it sooner.
+ * Bundles the sources into `outDir`. `doors`: the source of each by its name. `gate` is what each door imports before
+ * all else, beside it.
  */
-function inAscii(text: string): string {
-  return text.replaceAll(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
+export async function bundle(outDir: string, doors: Readonly<Record<string, string>>, gate: string): Promise<void> {
+  const programs = PROGRAMS.map((path) => [path.slice(path.lastIndexOf("/") + 1), `src/${path}.ts`]);
+  const bundled = await rolldown({
+    cwd: ROOT,
+    input: { ...doors, ...Object.fromEntries(programs) },
+    platform: "node",
+    // Packages, those that users bring along included. Our own package.json is none.
+    external: (id) => !id.startsWith(".") && !isAbsolute(id) && !id.startsWith("weighbridge/"),
+    treeshake: { moduleSideEffects: false },
+    preserveEntrySignatures: "allow-extension",
+  });
+  const { output } = await bundled.write({
+    dir: outDir,
+    format: "esm",
+    sourcemap: true,
+    sourcemapPathTransform: (path) => path.replace("../../", "../"),
+    comments: { legal: false, jsdoc: false, annotation: true },
+    entryFileNames: "[name].js",
+    chunkFileNames: "chunk-[name].js",
+    banner: ({ name, isEntry }) => (isEntry && name in doors ? `import "./${gate}";` : ""),
+    codeSplitting: { groups: [{ name: fileOfRoles(), debugName: "roles", includeDependenciesRecursively: false }] },
+  });
+  await bundled.close();
+  for (const file of output) if (file.type === "chunk") writeFileSync(join(outDir, file.fileName), inAscii(file.code));
 }
 
-function importsOf(path: string, text: string): string[] {
-  const lazy = [...text.matchAll(LAZY_IMPORT)].map(([, target = ""]) => posix.join(posix.dirname(path), target));
-  return [...importsAtOnce(path, text), ...lazy];
+/** Names the file for what the same roles load; null: no role loads the module. */
+function fileOfRoles(): CodeSplittingNameFunction {
+  let closures: readonly (readonly [role: string, modules: ReadonlySet<string>])[] | undefined;
+  return (module, graph) => {
+    closures ??= Object.entries(ROLES).map(([role, root]) => [role, closureOf(join(ROOT, root), graph)]);
+    if (module.startsWith(BASE)) return "base";
+    const roles = closures.filter(([, modules]) => modules.has(module)).map(([role]) => role);
+    if (roles.length === 0) return null;
+    return roles.length === closures.length ? "node" : roles.join("-");
+  };
 }
 
-/** Those that are evaluated before the module is. */
-function importsAtOnce(path: string, text: string): string[] {
-  const targets = [...text.matchAll(IMPORT), ...text.matchAll(EXPORT_FROM)].map(([, , target = ""]) => target);
-  return targets.filter((target) => target.startsWith(".")).map((target) => posix.join(posix.dirname(path), target));
-}
-
-/** These modules, and all that are evaluated with them. Throws for one that there is not. */
-function closureOf(paths: readonly string[], sources: Sources): ReadonlySet<string> {
-  const found = new Set(paths);
-  for (const path of found) {
-    const source = sources.get(path);
-    if (source === undefined) throw new Error(`${path} is no module of the build`);
-    for (const imported of importsAtOnce(path, source)) found.add(imported);
-  }
+/** A module and all that is evaluated before it. */
+function closureOf(root: string, graph: Graph): ReadonlySet<string> {
+  if (graph.getModuleInfo(root) === null) throw new Error(`${root} is no module of the bundle`);
+  const found = new Set([root]);
+  for (const id of found) for (const imported of graph.getModuleInfo(id)?.importedIds ?? []) found.add(imported);
   return found;
 }
 
-function loadImport(path: string): string {
-  const target = posix.relative(posix.dirname(path), BUNDLE);
-  return `import { load } from "${target.startsWith(".") ? target : `./${target}`}";\n`;
-}
-
-/** A file that nobody imports: as it was, with its modules from the bundle. */
-function startOf(path: string, source: string, sources: Sources): string {
-  const text = source.replaceAll(IMPORT, (line: string, names: string, target: string) =>
-    target.startsWith(".") ? binding(names, loadOf(path, target, sources)) : line,
-  );
-  return loadImport(path) + lazyLoads(path, text, sources);
-}
-
-/** A module as a function that returns what it exports. */
-function moduleOf(path: string, source: string, sources: Sources): Module {
-  if (WAITS.test(source)) throw new Error(`${path} waits at its top level, and is imported: it cannot be evaluated at once`);
-  const exported = new Map<string, string>();
-  const body = source
-    .replaceAll(IMPORT, (_, names: string, target: string) =>
-      binding(names, target.startsWith(".") ? loadOf(path, target, sources) : packageOf(target)),
-    )
-    .replaceAll(EXPORT_FROM, (_, list: string, target: string) => {
-      const from = loadOf(path, target, sources);
-      for (const { name, as } of namesOf(list)) exported.set(as, `${as}: ${from}.${name}`);
-      return `${from};`;
-    })
-    .replaceAll(EXPORT_LIST, (_, list: string) => {
-      for (const { name, as } of namesOf(list)) exported.set(as, `${as}: ${name}`);
-      return "";
-    })
-    .replaceAll(EXPORT_DECLARATION, (_, name: string) => {
-      exported.set(name, name);
-      return "";
-    })
-    .replaceAll("import.meta", "$meta");
-  const [unread] = UNREAD.exec(body) ?? [];
-  if (unread !== undefined) throw new Error(`${path}: the bundle cannot read "${unread}"`);
-  const meta = body.includes("$meta") ? `const $meta = metaOf("${path}");\n` : "";
-  const result = `return { ${[...exported.values()].join(", ")} };`;
-  return { text: `function () {\n${meta}${lazyLoads(path, body, sources)}${result}\n}`, exported: [...exported.keys()] };
-}
-
-function lazyLoads(path: string, text: string, sources: Sources): string {
-  return text.replaceAll(LAZY_IMPORT, (_, target: string) => `(async () => ${loadOf(path, target, sources)})()`);
-}
-
-function loadOf(path: string, target: string, sources: Sources): string {
-  const module = posix.join(posix.dirname(path), target);
-  if (!sources.has(module)) throw new Error(`${path} imports ${target}, which is no module of the build`);
-  return `load("${module}")`;
-}
-
-/** Bundle.B3. Those that we import have no default export but themselves. */
-function packageOf(name: string): string {
-  return name.startsWith("node:") ? `process.getBuiltinModule("${name}")` : `require("${name}")`;
-}
-
-/** Of "a, b as c". */
-function namesOf(list: string): { readonly name: string; readonly as: string }[] {
-  const entries = list.split(",").map((entry) => entry.trim());
-  return entries
-    .filter((entry) => entry !== "")
-    .map((entry) => {
-      const [name = "", as = name] = entry.split(/\s+as\s+/);
-      return { name, as };
-    });
-}
-
-/** The statement that gives the names of an import their values. */
-function binding(names: string, value: string): string {
-  const [, list] = /^\{([^}]*)\}$/.exec(names) ?? [];
-  if (list !== undefined) return `const { ${list.trim().replaceAll(/\s+as\s+/g, ": ")} } = ${value};`;
-  const [, name] = /^(?:\*\s+as\s+)?(\w+)$/.exec(names) ?? [];
-  if (name === undefined) throw new Error(`the bundle cannot read "import ${names}"`);
-  return `const ${name} = ${value};`;
+/**
+ * Only texts contain characters beyond ASCII, since comments are gone. V8 keeps a file of ASCII in half of the memory,
+ * and reads it sooner. Lines stay what they are, as source maps need them.
+ */
+function inAscii(code: string): string {
+  return code.replaceAll(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }

@@ -1,5 +1,5 @@
-// check — what `npm test` runs: types, lint and kernels as built, then every test. Stops at the first that fails. Its
-// last lines say what was skipped, and why.
+// check — what `npm test` runs: types, lint and kernels as built, then every test. Stops at the first that fails. It
+// shows how far the tests are (test-progress.ts), and its last lines say how many were skipped, and why.
 // `npm test -- src/wire` runs only the tests below these paths.
 
 import { spawn } from "node:child_process";
@@ -26,6 +26,8 @@ const PROCESSES_AT_ONCE = 2 * os.availableParallelism();
  */
 const HEAP = ["--max-old-space-size=131072", "--min-semi-space-size=16", "--no-memory-reducer"];
 const EXEC_ARGV = [...HEAP, `--require=${path.join(import.meta.dirname, "untraced-promises.cjs")}`];
+/** How often the line of a terminal changes. */
+const PROGRESS_MS = 500;
 /** Files that import the test files which share a process. */
 const ENTRIES = ".weighbridge/test-entries";
 /** Every test by name, to be read. */
@@ -53,8 +55,9 @@ if (paths.length === 0) {
   await run("types", "tsc", ["-p", "tsconfig.json"]);
   await run("types of the core, without those of Node", "tsc", ["-p", "tsconfig.core.json"]);
   await run("types of the examples", "tsc", ["-p", "examples/tsconfig.json"]);
+  await run("types of the templates", "tsc", ["-p", "templates/tsconfig.json"]);
   await run("format and lint", "biome", ["check", "--error-on-warnings", "."]);
-  await run("type-aware lint", "oxlint", ["--type-aware", "--deny-warnings", "src", "test", "bench", "examples"]);
+  await run("type-aware lint", "oxlint", ["--type-aware", "--deny-warnings", "src", "test", "bench", "examples", "templates"]);
   await kernels;
 }
 const files = fs.globSync(TEST_GLOBS).filter((file) => paths.length === 0 || paths.some((start) => file.startsWith(start)));
@@ -72,16 +75,28 @@ if (files.some((file) => file.startsWith(path.join("test", "e2e")))) {
 }
 const { planTests, writeEntries } = await import("./test-plan.ts");
 const startedAt = Date.now();
-const { counts, success } = await runTests(writeEntries(planTests(files), ENTRIES));
+const plan = planTests(files);
+const entries = writeEntries(plan, ENTRIES);
+const { counts, success, skips } = await runTests(entries, new Map(entries.map((entry, index) => [entry, plan[index].files.length])));
 // In a terminal the log is in colour.
-const log = util.stripVTControlCharacters(fs.readFileSync(LOG, "utf8"));
+const log = util.stripVTControlCharacters(endOf(LOG));
 const [failures = ""] = /\n✖ failing tests:.*$/s.exec(log) ?? [];
 if (failures !== "") console.log([...log.matchAll(/^ℹ Error: .*$/gm), failures].join("\n"));
 console.log(`\nweighbridge: ${outcomeText(counts)} in ${((Date.now() - startedAt) / 1000).toFixed(1)} s; each by name in ${LOG}`);
 const { skippedText } = await import("./skipped-tests.ts");
-const skipped = skippedText(log);
+const skipped = skippedText(skips);
 if (skipped !== "") console.log(`weighbridge: ${skipped}`);
 process.exit(success ? 0 : 1);
+
+/** The last 64 MB of a file: a test that does not end may write more than a string can hold. */
+function endOf(file) {
+  const length = Math.min(fs.statSync(file).size, 64 * 1024 * 1024);
+  const end = Buffer.alloc(length);
+  const descriptor = fs.openSync(file, "r");
+  const read = fs.readSync(descriptor, end, 0, length, fs.fstatSync(descriptor).size - length);
+  fs.closeSync(descriptor);
+  return end.toString("utf8", 0, read);
+}
 
 /** "1203 tests passed", or with what did not pass. */
 function outcomeText({ passed, failed, cancelled, skipped }) {
@@ -89,19 +104,28 @@ function outcomeText({ passed, failed, cancelled, skipped }) {
   return [`${passed} tests passed`, ...others].join(", ");
 }
 
-/** Runs what Node is to run in this order; returns the summary of all. */
-async function runTests(entries) {
+/**
+ * Runs what Node is to run in this order, with so many test files behind each. Returns the summary of all, and what was
+ * skipped.
+ */
+async function runTests(entries, filesOf) {
   const { run } = await import("node:test");
-  const { dot, spec } = await import("node:test/reporters");
+  const { spec } = await import("node:test/reporters");
+  const { TestProgress } = await import("./test-progress.ts");
   const { pipeline } = await import("node:stream/promises");
   // The cache of compiled code that the command itself uses spares each of the several hundred processes some of its
   // start.
   process.env.NODE_COMPILE_CACHE ??= path.join(os.tmpdir(), "node-compile-cache");
   const tests = run({ files: entries, concurrency: PROCESSES_AT_ONCE, timeout: TEST_TIMEOUT_MS, execArgv: EXEC_ARGV });
+  const progress = new TestProgress({ out: process.stdout, filesOf });
+  const timer = setInterval(() => progress.tick((Date.now() - startedAt) / 1000), PROGRESS_MS);
   let summary;
-  tests.on("test:summary", (data) => {
-    if (data.file === undefined) summary = data;
+  tests.on("data", (event) => {
+    progress.take(event);
+    if (event.type === "test:summary" && event.data.file === undefined) summary = event.data;
   });
-  await Promise.all([pipeline(tests, dot, process.stdout, { end: false }), pipeline(tests, new spec(), fs.createWriteStream(LOG))]);
-  return summary;
+  await pipeline(tests, new spec(), fs.createWriteStream(LOG));
+  clearInterval(timer);
+  progress.end();
+  return { ...summary, skips: progress.skips };
 }

@@ -14,7 +14,7 @@ const lock = join(root, "package-lock.json");
 const isCurrent = existsSync(stamp) && statSync(stamp).mtimeMs >= statSync(lock).mtimeMs;
 if (!isCurrent) {
   console.error("weighbridge: installing what is needed (once) ...");
-  // Not `npm ci`: it refuses a lock file without the tools' builds for other platforms, which a mirror may not have.
+  // Not `npm ci`: it removes node_modules first, also while another command of this directory runs from it.
   const npm = spawnSync("npm", ["install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"], {
     cwd: root,
     stdio: ["ignore", "ignore", "inherit"],

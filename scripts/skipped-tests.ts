@@ -1,15 +1,33 @@
-// skipped-tests — which tests were skipped and why, from what Node's spec reporter wrote.
+// skipped-tests — how many tests and suites were skipped for which reason. Node counts a suite that is skipped as no
+// test, and never hears of those in it.
+
+/** A test or a suite that was skipped: `true` or "" without a reason. */
+export type Skip = { readonly reason: string | true; readonly isSuite: boolean };
 
 const UNTOLD = "no reason is given";
 
-/** Lines for people, by reason; "" when none was skipped. */
-export function skippedText(log: string): string {
-  const skipped = [...log.matchAll(/^\s*﹣ (.*) \([\d.]+ms\) # (.*)$/gm)].map(([, name = "", reason = ""]) => ({
-    name,
-    reason: reason === "SKIP" ? UNTOLD : reason,
-  }));
-  if (skipped.length === 0) return "";
-  const groups = [...Map.groupBy(skipped, ({ reason }) => reason)];
-  const lines = groups.flatMap(([reason, tests]) => [`  ${reason}:`, ...tests.map(({ name }) => `    ${name}`)]);
-  return [`skipped, ${skipped.length} of them, and why:`, ...lines].join("\n");
+/** Lines for people, a line for each reason; "" when nothing was skipped. */
+export function skippedText(skips: readonly Skip[]): string {
+  if (skips.length === 0) return "";
+  const groups = [...Map.groupBy(skips, ({ reason }) => (reason === true || reason === "" ? UNTOLD : reason))];
+  const lines = groups
+    .toSorted(([, one], [, other]) => other.length - one.length)
+    .map(([reason, all]) => {
+      const isOfTests = all.every(({ isSuite }) => !isSuite);
+      return `  ${isOfTests ? all.length : countText(all)}: ${reason}`;
+    });
+  return [`${countText(skips)} ${skips.length === 1 ? "was" : "were"} skipped:`, ...lines].join("\n");
+}
+
+/** "3 tests and 1 suite" */
+function countText(skips: readonly Skip[]): string {
+  const suites = skips.filter(({ isSuite }) => isSuite).length;
+  const counts = [
+    { count: skips.length - suites, what: "test" },
+    { count: suites, what: "suite" },
+  ];
+  return counts
+    .filter(({ count }) => count > 0)
+    .map(({ count, what }) => `${count} ${what}${count === 1 ? "" : "s"}`)
+    .join(" and ");
 }

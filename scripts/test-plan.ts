@@ -24,6 +24,7 @@ export const SLOW_FILES: readonly string[] = [
   "examples",
   "benches",
   "train-command",
+  "readme",
   "tables",
   "scaling",
   "replicas",

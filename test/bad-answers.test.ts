@@ -111,7 +111,7 @@ test("the length that an answer declares costs nothing until it comes", async ()
   const timestamps = Array.from({ length: 5 }, () => stage.kv.pull(KEYS, new Float32Array(2), { lens: new Int32Array(2) }));
   await stage.clock.advance(100);
   for (const timestamp of timestamps) {
-    const outcome = await stage.outcome(stage.kv.wait(timestamp, { deadlineMs: 10 }));
+    const outcome = await stage.outcome(stage.kv.wait(timestamp, { timeoutMs: 10 }));
     assert.equal(outcome, "DEADLINE", "the rest may still come");
   }
   assert.ok(process.memoryUsage().arrayBuffers - bytesBefore < 2 ** 30);

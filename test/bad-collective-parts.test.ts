@@ -15,7 +15,7 @@ import { Collective } from "../src/worker/collective.ts";
 import { failureOf, type RawClient } from "./hostile/raw-client.ts";
 import type { HeaderFields } from "./hostile/raw-frame.ts";
 import { type Refusal, refused } from "./hostile/refusal.ts";
-import { TargetCluster } from "./hostile/target-cluster.ts";
+import { simulatedWorld, TargetCluster } from "./hostile/target-cluster.ts";
 
 const MESH = "memory://worker-0";
 const { COLLECTIVE, GATHER } = FunctionId;
@@ -34,7 +34,7 @@ class CollectiveGroup {
   }
 
   static async form(): Promise<CollectiveGroup> {
-    const cluster = await TargetCluster.start(undefined, { meshAddress: MESH });
+    const cluster = await TargetCluster.start(simulatedWorld(), { meshAddress: MESH });
     const opening = Collective.open(meshOf(cluster.worker));
     const scheduler = await cluster.intrude(cluster.world.schedulerAddress);
     const entered = scheduler.ask({ functionId: GATHER }, encodeJson(GATHERING));

@@ -12,7 +12,7 @@ import { dtypeBits, KvFlag } from "../src/wire/kv-message.ts";
 import { failureOf } from "./hostile/raw-client.ts";
 import { type HeaderFields, kvPayload } from "./hostile/raw-frame.ts";
 import { type Refusal, refused } from "./hostile/refusal.ts";
-import { HANDLE_APP, SUMMING_APP, TargetCluster } from "./hostile/target-cluster.ts";
+import { HANDLE_APP, SUMMING_APP, simulatedWorld, TargetCluster } from "./hostile/target-cluster.ts";
 
 const WHOLE = KvFlag.FIRST | KvFlag.LAST;
 const KEYS = [5n, 6n, 7n];
@@ -205,7 +205,7 @@ test("requests to an app that never comes wait in a bounded queue", async () => 
 });
 
 test("one block of a value of 2 GiB costs one block, however many such values there are", async () => {
-  const cluster = await TargetCluster.start(undefined, { arenaBytesMax: 2 ** 31 });
+  const cluster = await TargetCluster.start(simulatedWorld(), { arenaBytesMax: 2 ** 31 });
   const client = await cluster.intrude();
   const blockCount = 4095;
   const fields = { ...PUSH, flags: WHOLE | KvFlag.PIECE, arg0: 1, arg1: blockCount * 131_072 + 1, arg2: blockCount * 131_072 };

@@ -18,7 +18,7 @@ import { workerOfOurs } from "./conformance/pslite-worker.ts";
 const KEY = BigUint64Array.of(5n);
 const ONE = Float32Array.of(1);
 const keyBytes = new Uint8Array(KEY.buffer);
-const WAIT = { deadlineMs: 20_000 };
+const WAIT = { timeoutMs: 20_000 };
 
 function bytesOf(values: Float32Array): Uint8Array {
   return new Uint8Array(values.buffer);

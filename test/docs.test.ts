@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { COMMAND_NAMES } from "../src/cli/main.ts";
+import { COMMAND_NAMES } from "../src/cli/commands.ts";
 import { describeKeys } from "../src/node/config/describe-keys.ts";
 import { DOORS } from "./support/doors.ts";
 
@@ -14,12 +14,14 @@ const root = join(import.meta.dirname, "..");
 const read = (path: string): string => readFileSync(join(root, path), "utf8");
 const PAGES: readonly string[] = [
   ...["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"],
-  ...globSync(["docs/*.md", "docs/guides/*.md", "examples/*/README.md", "spec/*.md"], { cwd: root }).map((path) =>
+  ...globSync(["docs/*.md", "docs/guides/*.md", "examples/README.md", "examples/*/README.md", "spec/*.md"], { cwd: root }).map((path) =>
     path.replaceAll("\\", "/"),
   ),
 ];
 /** Flags of other programs, that commands in the pages have. */
-const FOREIGN_FLAGS: ReadonlySet<string> = new Set(["--test", "--quick", "--omit"]);
+const FOREIGN_FLAGS: ReadonlySet<string> = new Set(["--test", "--quick", "--omit", "--enable-source-maps"]);
+/** So many characters fill a line of README's picture (scripts/record-demo.ts). */
+const DEMO_COLUMNS = 92;
 /** Where what a page calls so is described. */
 const SOURCES: Readonly<Record<string, readonly string[]>> = {
   session: ["src/api/session.ts"],
@@ -91,22 +93,82 @@ test("ARCHITECTURE says where an optimizer, a row type, a function, a face, a tr
   }
 });
 
-test("the table of commands in README has every command, and no other", () => {
-  const cells = [...read("README.md").matchAll(/^\| (`weighbridge .*?) +\|/gm)].map(([, cell = ""]) => cell);
+test("the table of commands has every command, and no other", () => {
+  const cells = [...read("docs/command.md").matchAll(/^\| (`weighbridge .*?) +\|/gm)].map(([, cell = ""]) => cell);
   const words = cells.flatMap((cell) => [...cell.matchAll(/`(?:weighbridge )?([\w-]+)/g)].map(([, word]) => word));
   const missing = COMMAND_NAMES.filter((name) => !words.includes(name));
-  assert.deepEqual(missing, [], "README does not name them");
+  assert.deepEqual(missing, [], "docs/command.md does not name them");
   const named = cells.map((cell) => /^`weighbridge ([\w-]+)/.exec(cell)?.[1] ?? cell);
   const unknown = named.filter((name) => !COMMAND_NAMES.includes(name));
   assert.deepEqual(unknown, [], "there are no such commands");
 });
 
-test("what README says of ps-lite is what the page of results says", () => {
-  const [, claim = ""] = /Beside ps-lite's(.*?)RESULTS\.md/s.exec(read("README.md")) ?? [];
-  const factors = [...claim.matchAll(/(\d+\.\d\d) times/g)].map(([, factor]) => factor);
+test("the indexes lead to every guide, every page of docs and of the specification, and every example", () => {
+  const documents = globSync(["docs/*.md", "docs/guides/*.md", "spec/*.md"], { cwd: root });
+  const examples = [...new Set(globSync("examples/*/*.{md,ts}", { cwd: root }).map((path) => dirname(path)))];
+  for (const [index, targets] of [["docs/README.md", documents] as const, ["examples/README.md", examples] as const]) {
+    const linked = [...read(index).matchAll(/\]\(([^)#\s]+)/g)].map(([, path = ""]) => join(dirname(index), path));
+    assert.ok(targets.length > 10);
+    assert.deepEqual(
+      targets.filter((target) => !linked.includes(target) && target.replaceAll("\\", "/") !== index),
+      [],
+      `${index} does not lead there`,
+    );
+  }
+});
+
+test("the package is described by README's first line", () => {
+  const [, line] = /^\*\*(.*)\*\*$/m.exec(read("README.md")) ?? [];
+  assert.equal((JSON.parse(read("package.json")) as { readonly description: string }).description, line);
+});
+
+test("README names every door of the package, and no other", () => {
+  const named = [...sectionOf("README.md", "Which import").matchAll(/`(?:weighbridge)?(\/[\w-]+)?`/g)].map(([, door = ""]) => `.${door}`);
+  assert.deepEqual(named.toSorted(), Object.keys(DOORS).toSorted());
+});
+
+test("what README says was measured is what the page of results says", () => {
+  const [, claim = ""] = /\| ps-lite \| ratio \|\n.*?\n(.*?)\n\n/s.exec(read("README.md")) ?? [];
+  const rows = claim.split("\n").map((row) => /\| +([\d,]+) \| +([\d,]+) \| +(\d+\.\d\d) \|$/.exec(row) ?? assert.fail(row));
   const [, measured = ""] = /\*\*Beside ps-lite\*\*(.*?)\n\n/s.exec(read("bench/RESULTS.md")) ?? [];
-  assert.ok(factors.length >= 4);
-  for (const factor of factors) assert.match(measured, new RegExp(`\\b${factor}\\b`), `README says ${factor} times`);
+  assert.ok(rows.length >= 4);
+  for (const [, ours, theirs, ratio] of rows)
+    assert.match(measured, new RegExp(`\\b${ours} / ${theirs}( req/s)?,\\s+(\\*\\*)?${ratio}\\b`), `README says ${ratio} times`);
+
+  const broken = sectionOf("README.md", "Measured");
+  const results = sectionOf("bench/RESULTS.md", "Servers that die, move and come back");
+  for (const [said, found] of [
+    [/^\| 1,000 simulated jobs.*nothing lost, nothing counted twice/m, /^\| 1,000 simulated jobs.*nothing lost or doubled/m],
+    [
+      /^\| 200 `kill -9` and 56 SIGSTOP.*nothing lost, the same bits/m,
+      /^\| 200 SIGKILLs and 56 SIGSTOPs.*nothing lost, doubled or computed/m,
+    ],
+    [/killed, 30 times +\| median 25 ms, longest 49 ms/, /head killed, 30 times.*p50 25, p90 39, longest 49 ms/],
+  ] as const) {
+    assert.match(broken, said);
+    assert.match(results, found);
+  }
+});
+
+test("README's picture shows that a server is killed and the training goes on, in whole lines, and stands still where animation is off", () => {
+  const picture = read("docs/demo.svg");
+  const lines = [...picture.matchAll(/<text[^>]*>([^<]*)<\/text>/g)].map(([, line = ""]) => line);
+  const order = [
+    /^\$ npx weighbridge train lenet /,
+    /^\$ kill -9 \d+ /,
+    /taken over by its standby/,
+    /step: \d+, loss is/,
+    /✓ \d+ steps in/,
+    /accuracy/,
+  ];
+  let from = 0;
+  for (const pattern of order) {
+    const at = lines.findIndex((line, i) => i >= from && pattern.test(line));
+    assert.ok(at >= 0, `it shows no ${pattern} after line ${from}`);
+    from = at + 1;
+  }
+  for (const line of lines) assert.ok(line.length < DEMO_COLUMNS, `cut off: ${line}`);
+  assert.match(picture, /@media \(prefers-reduced-motion: reduce\) \{ text \{ animation: none; \} \}/);
 });
 
 test("every flag is one of the command's", () => {

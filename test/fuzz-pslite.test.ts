@@ -56,7 +56,7 @@ for (const resendTimeoutMs of [0, 100]) {
       const isAnswered: Promise<unknown>[] = [];
       for (let i = 0; i < CONNECTIONS; i++) {
         const push = kv.push(BigUint64Array.of(1n), Float32Array.of(1));
-        isAnswered.push(kv.wait(push, { deadlineMs: 30_000 }).catch((error: unknown) => assert.match(String(error), /WeighbridgeError/)));
+        isAnswered.push(kv.wait(push, { timeoutMs: 30_000 }).catch((error: unknown) => assert.match(String(error), /WeighbridgeError/)));
         try {
           await attack(cluster, random);
         } catch (thrown) {

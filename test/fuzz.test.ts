@@ -47,7 +47,7 @@ class HonestUse {
       const keys = BigUint64Array.from(ids, (id) => (0xa5a5_a5a5n << 32n) | BigInt(id));
       for (let i = random.below(3); i >= 0; i--) this.#push(kv, keys, random);
       const values = new Float32Array(keys.length * HONEST_WIDTH);
-      await cluster.world.run(kv.wait(kv.pull(keys, values), { deadlineMs: 10_000 }));
+      await cluster.world.run(kv.wait(kv.pull(keys, values), { timeoutMs: 10_000 }));
       assert.deepEqual([...values], this.#expected(kv, keys));
     }
   }

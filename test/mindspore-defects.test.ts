@@ -29,7 +29,7 @@ test("defect 1, workers that spin: a read that has to wait for others is asked o
     isRead = true;
     return values;
   });
-  await cluster.clock.advance(1000);
+  await cluster.clock.advance(10_000); // the server has said once, after 5 s, whom it waits for (ParkingLot.P5)
   const [{ framesSent: workerSent }, { framesSent: serverSent }] = [cluster.worker(0).metrics, cluster.server(0).metrics];
   await cluster.clock.advance(60_000);
   assert.equal(isRead, false, "it waits for worker 1");
@@ -69,7 +69,7 @@ test("defect 6, only what caches wrote back is saved: what optimizers on the ser
     const [session] = cluster.sessions;
     const model = await open(session!);
     await push(model);
-    await session!.checkpoint();
+    await session!.checkpoint().saved;
     expected = await push(model);
   }
   await using restored = await EmbeddedCluster.start({ restore: folder.path });

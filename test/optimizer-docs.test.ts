@@ -74,7 +74,7 @@ test("the guide's schedules are resolved to what it says", () => {
 
 test("every option of an optimizer and of a schedule has a comment that says what it is", () => {
   for (const [path, from, to] of [
-    ["src/store/updaters/optimizer-spec.ts", "export type NonFinitePolicy", "export type OptimizerType"],
+    ["src/store/updaters/optimizer-spec.ts", "export type NonFinitePolicy", "export type OptimizerName"],
     ["src/store/updaters/learning-rate-schedule.ts", "export type ScheduleSpec", "/** A schedule with every field present"],
   ] as const) {
     const source = read(path);

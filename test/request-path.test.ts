@@ -101,7 +101,7 @@ test("a steady kv push passes a bounded list of files at worker and server toget
 test("a steady pull of rows of a table passes a bounded list of files at worker and server together", async (t) => {
   const { worker } = await startCluster(t);
   const session = await Session.open(worker.node);
-  const table = await session.embedding("rows", { dim: 4, consistency: "asp" });
+  const table = await session.embedding("rows", { dim: 4, optimizer: "sum", consistency: "asp" });
   const keys = BigUint64Array.from({ length: 16 }, (_, i) => BigInt(i));
   const pull = async (): Promise<void> => void (await table.pull(keys));
   atMost(t, await filesOf(pull), FILES_MAX.pull);
@@ -116,7 +116,7 @@ test("a steady BSP round, push, clock and pull, passes a bounded list of files a
   const round = async (): Promise<void> => {
     const pushed = tensor.push(gradient);
     session.clock();
-    await Promise.all([pushed, tensor.pull(into)]);
+    await Promise.all([pushed, tensor.pull({ into })]);
   };
   atMost(t, await filesOf(round), FILES_MAX.round);
 });

@@ -106,25 +106,6 @@ test("a client contains no server: what a session brings along has no file of se
   assert.deepEqual([...closure].filter(isForeignToClients), []);
 });
 
-/** Lines of a file and all that it brings along, kernels left out. */
-const CLOSURE_LINES_MAX: Readonly<Record<string, number>> = { "src/api/session.ts": 9_000, "src/node/worker-root.ts": 12_000 };
-/** The same of `connect` without comments and empty lines. docs/decisions/0054 says what it grew by, and why. */
-const CONNECT_CODE_LINES_MAX = 18_970;
-const COMMENT_OR_EMPTY = /^\s*(?:\/\/|\/?\*|$)/;
-
-function closureLines(path: string, counts: (line: string) => boolean): number {
-  const files = [...closureOf(path)].filter((file) => roomOf(file) !== "kernel");
-  return files.reduce((sum, file) => sum + read(file).split("\n").slice(0, -1).filter(counts).length, 0);
-}
-
-test("a session brings along at most 9,000 lines, because the worker provides what lies behind it, a worker's root with its links at most 12,000, and connect no more than today", () => {
-  const limits = Object.entries(CLOSURE_LINES_MAX).map(([path, linesMax]) => ({ path, lines: closureLines(path, () => true), linesMax }));
-  const connect = "src/node/connect.ts";
-  const connectLines = closureLines(connect, (line) => !COMMENT_OR_EMPTY.test(line));
-  for (const { path, lines, linesMax } of [...limits, { path: connect, lines: connectLines, linesMax: CONNECT_CODE_LINES_MAX }])
-    assert.ok(lines > 1_000 && lines <= linesMax, `${path} brings along ${lines} lines; the limit is ${linesMax}`);
-});
-
 test("a worker's root brings along nothing that only sessions need: who opens sessions hands that in", () => {
   const closure = closureOf("src/node/worker-root.ts");
   assert.ok(closure.has("src/worker/router.ts") && closure.has("src/node/transport/socket-link.ts"));
@@ -254,7 +235,7 @@ test("nothing is left to do, and nothing is any", () => {
 });
 
 test("what is exported is used in another file", () => {
-  const paths = globSync("{src,test,bench,examples,scripts}/**/*.{ts,mjs}", { cwd: root });
+  const paths = globSync("{src,test,bench,examples,templates,scripts}/**/*.{ts,mjs}", { cwd: root });
   const words = new Map(paths.map((path) => [path.replaceAll("\\", "/"), new Set(read(path).match(/\w+/g))]));
   for (const path of sources) {
     for (const [, name = ""] of read(path).matchAll(/^export (?:async )?(?:function\*?|const|class) (\w+)/gm)) {
@@ -265,7 +246,9 @@ test("what is exported is used in another file", () => {
 });
 
 test("files that comments name are there", () => {
-  const names = new Set(globSync("{src,kernels,test,bench,examples,scripts}/**/*.ts", { cwd: root }).map((path) => basename(path)));
+  const names = new Set(
+    globSync("{src,kernels,test,bench,examples,templates,scripts}/**/*.ts", { cwd: root }).map((path) => basename(path)),
+  );
   for (const path of sources.filter((candidate) => !isTest(candidate))) {
     const comments = (read(path).match(/^\s*(\/\/|\/\*\*|\*).*$/gm) ?? []).join("\n");
     for (const [, name = ""] of comments.matchAll(/(?<![\w.*-])([a-z0-9]+(?:-[a-z0-9]+)*\.ts)\b/g)) {
@@ -326,14 +309,14 @@ test("the label of an invariant is unique, and every label that code, tests or p
   // Those of Availability are defined in docs/decisions/0079.
   const known = new Set([...labels, ...Array.from({ length: 8 }, (_, i) => `Availability.I${i + 1}`)]);
   const enums = new Set(["ElementType", "Rank", "ValueCodecId"]); // their members look like labels
-  const pages = globSync("{src,scripts,test,bench,examples}/**/*.ts", { cwd: root });
+  const pages = globSync("{src,scripts,test,bench,examples,templates}/**/*.ts", { cwd: root });
   for (const path of [...pages, "ARCHITECTURE.md", "CONTRIBUTING.md", ...globSync("{spec,docs/guides}/*.md", { cwd: root })]) {
     for (const [label, name = ""] of read(path).matchAll(/\b([A-Z]\w*)\.[A-Z]\d{1,2}\b/g))
       assert.ok(known.has(label) || enums.has(name), `${path} cites ${label}, which no file defines`);
   }
 });
 
-const commented = globSync("{src,kernels,scripts,test,bench,examples}/**/*.{ts,mjs,cjs}", { cwd: root })
+const commented = globSync("{src,kernels,scripts,test,bench,examples,templates}/**/*.{ts,mjs,cjs}", { cwd: root })
   .map((path) => path.replaceAll("\\", "/"))
   .filter((path) => !path.includes("node_modules/") && !/^src\/(kernel\/simd|nn\/nn)-module\.ts$/.test(path));
 
@@ -362,6 +345,82 @@ test("a label is cited with the name of the file that defines it, or with the pa
 const COMMENT_COLUMNS_MAX = 120;
 /** A line that is a comment, or code and then a comment: `//` with a space on either side, and no quote behind it. */
 const WITH_COMMENT = /^\s*(?:\/\/|\/\*|\*)|\s\/\/ [^"'`]*$/;
+
+/** Verbs of the doors whose last argument is an object of options, whatever stands there. */
+const OPTIONS_LAST =
+  /\.(?:push|pull|pushPull|pushRows|pullRows|start|configure|drop|tensor|embedding|units|checkpoint|restore|meet|call|callAll|close|barrier|collective|step|ready|create)\(/g;
+
+/** Calls in which undefined before the options is a value, and calls of Node. */
+const TAKES_UNDEFINED: ReadonlyMap<string, string> = new Map([
+  ["sleep", "setTimeout of node:timers/promises resolves with it"],
+  ["withOutcome", "the failure of a read has no outcome"],
+  ["end", "the silence of a link ends without an error"],
+  ["change", "there was no node before"],
+  ["leave", "a member leaves without an error"],
+  ["#run", "a read of a cache pushes nothing"],
+  ["#submit", "a push fills nothing, a pull sends no values"],
+  ["joined", "no row type was there before"],
+]);
+/** What the last argument of a call with options looks like: an object, or a name for one. */
+const IS_OPTIONS = /^\{|(?:options|wait|rest|more|bad)$/i;
+
+/** The call that an argument at `index` belongs to: its name, and where its arguments begin. */
+function callAround(source: string, index: number): { readonly name: string; readonly from: number } | undefined {
+  let depth = 0;
+  for (let at = index - 1; at >= 0; at--) {
+    const letter = source[at] as string;
+    if (")]}".includes(letter)) depth++;
+    if (!"([{".includes(letter) || depth-- > 0) continue;
+    const [, name] = /([\w$#]+!?)(?:<[^()]*>)?$/.exec(source.slice(Math.max(0, at - 80), at)) ?? [];
+    return letter === "(" && name !== undefined ? { name, from: at + 1 } : undefined;
+  }
+  return undefined;
+}
+
+/** The arguments of the call whose parenthesis opens before `from`, as they are written. */
+function argumentsFrom(source: string, from: number): string[] {
+  const given = [""];
+  let depth = 0;
+  for (let at = from; at < source.length; at++) {
+    const letter = source[at] as string;
+    if (depth === 0 && letter === ")") break;
+    if ("([{".includes(letter)) depth++;
+    if (")]}".includes(letter)) depth--;
+    if (depth === 0 && letter === ",") given.push("");
+    else given[given.length - 1] += letter;
+  }
+  return given.map((text) => text.trim()).filter((text) => text !== "");
+}
+
+test("no call has undefined in the middle: how long it may take, and where values land, are options (0089)", () => {
+  const pages = globSync(["*.md", "docs/*.md", "docs/guides/*.md", "{examples,templates}/**/*.md"], { cwd: root });
+  let callCount = 0;
+  const taken = new Set<string>();
+  for (const path of [...globSync(["{src,test,examples,templates,bench}/**/*.ts"], { cwd: root }), ...pages]) {
+    const source = readFileSync(join(root, path), "utf8");
+    for (const { index, 0: verb } of source.matchAll(OPTIONS_LAST)) {
+      callCount++;
+      const given = argumentsFrom(source, index + verb.length);
+      const line = source.slice(0, index).split("\n").length;
+      assert.ok(!given.slice(0, -1).includes("undefined"), `${path}:${line}: ${verb}${given.join(", ")})`);
+    }
+    for (const { index } of source.matchAll(/(?<=[(,]\s*)undefined,/g)) {
+      const { name, from } = callAround(source, index) ?? { name: "", from: 0 };
+      if (name === "" || name.endsWith("!")) continue; // "!": untyped, to be refused
+      const given = argumentsFrom(source, from);
+      if (given.length < 2 || !IS_OPTIONS.test(given.at(-1) as string)) continue;
+      taken.add(name);
+      const line = source.slice(0, index).split("\n").length;
+      assert.ok(TAKES_UNDEFINED.has(name), `${path}:${line}: ${name}(${given.join(", ")})`);
+    }
+  }
+  assert.deepEqual(
+    [...TAKES_UNDEFINED.keys()].filter((name) => !taken.has(name)),
+    [],
+    "calls that there are no more",
+  );
+  assert.ok(callCount > 5_000, `it looked at ${callCount} calls`);
+});
 
 test("comments have at most 120 columns", () => {
   for (const path of commented) {

@@ -8,7 +8,7 @@ import { dirname, join } from "node:path";
 import { after, before, suite, test } from "node:test";
 import "@tensorflow/tfjs-backend-cpu";
 import * as tf from "@tensorflow/tfjs-core";
-import type { CachedEmbedding, Collective, Embedding, Session, Tensor, UnitFeed } from "weighbridge";
+import type { CachedEmbedding, Collective, Embedding, Session, Tensor } from "weighbridge";
 import { connect, isWeighbridgeError, psFunction, psRowType, psUpdater, workerFunction } from "weighbridge";
 import { EmbeddedCluster } from "weighbridge/embedded";
 import { type JaxArray, PsParameters } from "weighbridge/jax";
@@ -23,6 +23,7 @@ import * as training from "weighbridge/training";
 import { customRow } from "../src/faces/tables/rows/custom-row.ts";
 import { sparseFeatureRow } from "../src/faces/tables/rows/sparse-row.ts";
 import { TableGroup } from "../src/faces/tables/table-group.ts";
+import { TableGroup as SessionTableGroup } from "../src/node/tables-session.ts";
 import { MemoryCluster } from "../src/testing/memory-cluster.ts";
 import { DOORS } from "./support/doors.ts";
 import { standInCuda } from "./support/stand-in-cuda.ts";
@@ -35,7 +36,9 @@ const HANDED_OUT: readonly (readonly [name: string, path: string])[] = [["Rendez
 /** Calls with options that are not refused, and why. */
 const EXCEPTIONS: ReadonlyMap<string, string> = new Map([
   ["WeighbridgeError.constructor options", "an error that is about to be told is not replaced by another one"],
-  ["UnitFeed.open wait", "session.units calls it, which has checked them"],
+  ...["configure settings", "drop options", "nonFinite options"].map(
+    (call) => [`Parameter.${call}`, "a tensor and an embedding have it from there"] as const,
+  ),
 ]);
 
 /** From an opening parenthesis to its own closing one. */
@@ -115,7 +118,7 @@ const UNITS = { epoch: 0, batchCount: 1, partCount: 1, assignment: "even" } as c
 const KEYS = BigUint64Array.of(1n);
 const ROW = Float32Array.of(1);
 const IMAGES = { shape: [1, 1, 1], pixels: new Uint8Array(1), labels: new Uint8Array(1), classCount: 2 } as const;
-const LOOKUP = { name: "lookup", vocabSize: 4, width: 2, idsPerSample: 1, sampleCountMax: 1 } as const;
+const LOOKUP = { name: "lookup", vocabSize: 4, dim: 2, idsPerSample: 1, sampleCountMax: 1 } as const;
 const jax = { numpy: { array: (): JaxArray => vector() } };
 const vector = (): JaxArray => ({ shape: [2], dtype: "float32", data: () => Promise.resolve(one) });
 
@@ -127,7 +130,6 @@ type Stage = {
   readonly table: Embedding;
   readonly cache: CachedEmbedding;
   readonly rows: Table;
-  readonly feed: UnitFeed;
   readonly collective: Collective;
   readonly worker: TensorWorker;
   readonly office: Postoffice;
@@ -172,27 +174,26 @@ const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
   "CachedEmbedding.bypass options": (x, { cache }) => cache.bypass(true, x),
   "CachedEmbedding.close options": (x, { cache }) => cache.close(x),
   "CachedEmbedding.flush options": (x, { cache }) => cache.flush(x),
-  "CachedEmbedding.lookup options": (x, { cache }) => cache.lookup([1], undefined, x),
-  "CachedEmbedding.pushPull options": (x, { cache }) => cache.pushPull([1], new Float32Array(2), [1], one, x),
-  "CachedEmbedding.update options": (x, { cache }) => cache.update([1], one, x),
-  "Collective.allReduce wait": (x, { collective }) => collective.allReduce(Float32Array.of(1), x),
-  "Collective.broadcast wait": (x, { collective }) => collective.broadcast(Float32Array.of(1), 0, x),
-  "Collective.close wait": (x, { collective }) => collective.close(x),
-  "Collective.exchange wait": (x, { collective }) => collective.exchange([new Uint8Array(1)], x),
-  "Collective.reform wait": (x, { collective }) => collective.reform(x),
+  "CachedEmbedding.pull options": (x, { cache }) => cache.pull([1], x),
+  "CachedEmbedding.pushPull options": (x, { cache }) => cache.pushPull({ keys: [1], gradients: one }, [1], x),
+  "CachedEmbedding.push options": (x, { cache }) => cache.push([1], one, x),
+  "Collective.allReduce options": (x, { collective }) => collective.allReduce(Float32Array.of(1), x),
+  "Collective.broadcast options": (x, { collective }) => collective.broadcast(Float32Array.of(1), 0, x),
+  "Collective.close options": (x, { collective }) => collective.close(x),
+  "Collective.exchange options": (x, { collective }) => collective.exchange([new Uint8Array(1)], x),
+  "Collective.reform options": (x, { collective }) => collective.reform(x),
   "Customer.wait options": (x, { app }) => app.customer.wait(app.customer.newRequest(0), x),
-  "EmbeddedCluster.close wait": (x, { cluster }) => cluster.close(x),
-  "EmbeddedCluster.scale wait": (x, { cluster }) => cluster.scale(1, x),
-  "EmbeddedCluster.scaleWorkers wait": (x, { cluster }) => cluster.scaleWorkers(1, x),
+  "EmbeddedCluster.close options": (x, { cluster }) => cluster.close(x),
+  "EmbeddedCluster.scale options": (x, { cluster }) => cluster.scale(1, x),
+  "EmbeddedCluster.scaleWorkers options": (x, { cluster }) => cluster.scaleWorkers(1, x),
   "EmbeddedCluster.start options": (x) => EmbeddedCluster.start(x),
   "Embedding.cached options": (x, { table }) => table.cached(given({ rows: 4 }, x)),
-  "Embedding.clear options": (x, { table }) => table.clear(x),
-  "Embedding.configure options": (x, { table }) => table.configure({ staleness: 1 }, x),
+  "Embedding.drop options": (x, { table }) => table.drop(x),
   "Embedding.configure settings": (x, { table }) => table.configure(x),
   "Embedding.nonFinite options": (x, { table }) => table.nonFinite(x),
-  "Embedding.pull options": (x, { table }) => table.pull([1], undefined, x),
+  "Embedding.pull options": (x, { table }) => table.pull([1], x),
   "Embedding.push options": (x, { table }) => table.push([1], one, x),
-  "Embedding.pushPull options": (x, { table }) => table.pushPull({ keys: [1], gradients: one }, [1], undefined, x),
+  "Embedding.pushPull options": (x, { table }) => table.pushPull({ keys: [1], gradients: one }, [1], x),
   "EmbeddingLookup.constructor options": (x, { workspace }) => new training.EmbeddingLookup(workspace, given(LOOKUP, x)),
   "EmbeddingLookup.push wait": (x, { lookup }) => lookup.push(x),
   "EmbeddingLookup.pushNothing wait": (x, { lookup }) => lookup.pushNothing(x),
@@ -216,52 +217,46 @@ const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
   "Model.predict options": (x, { model, dataset }) => model.predict(dataset, x),
   "Model.train options": (x, { model, dataset }) => model.train(1, dataset, given({ batchSize: 1 }, x)),
   "ModelCheckpoint.constructor options": (x) => new training.ModelCheckpoint(x),
-  "Postoffice.barrier wait": (x, { office }) => office.barrier(0, Group.WORKERS, x),
+  "Postoffice.barrier options": (x, { office }) => office.barrier(0, Group.WORKERS, x),
   "Postoffice.finalize options": (x, { office }) => office.finalize(x),
-  "PsOptimizer.pull wait": (x, { optimizer }) => optimizer.pull(x),
-  "PsOptimizer.ready wait": (x, { optimizer }) => optimizer.ready(x),
-  "PsOptimizer.step wait": (x, { optimizer }) => optimizer.step(notReached, x),
+  "PsOptimizer.pull options": (x, { optimizer }) => optimizer.pull(x),
+  "PsOptimizer.ready options": (x, { optimizer }) => optimizer.ready(x),
+  "PsOptimizer.step options": (x, { optimizer }) => optimizer.step(notReached, x),
   "PsParameters.create options": (x, { session }) => PsParameters.create(jax, session, vector(), given(SGD, x)),
-  "PsParameters.create wait": (x, { session }) => PsParameters.create(jax, session, vector(), { ...SGD, prefix: "none" }, x),
-  "PsParameters.pull wait": (x, { parameters }) => parameters.pull(x),
-  "PsParameters.push wait": (x, { parameters }) => parameters.push(vector(), x),
-  "PsParameters.step wait": (x, { parameters }) => parameters.step(vector(), x),
-  "RendezvousClient.look options": (x, { session }) => session.rendezvous.look("none", given({ generation: 0 }, x), { waitMs: 0 }),
+  "PsParameters.pull options": (x, { parameters }) => parameters.pull(x),
+  "PsParameters.push options": (x, { parameters }) => parameters.push(vector(), x),
+  "PsParameters.step options": (x, { parameters }) => parameters.step(vector(), x),
+  "RendezvousClient.look options": (x, { session }) => session.rendezvous.look("none", given({ generation: 0, waitMs: 0 }, x)),
   "RendezvousClient.open options": (x, { session }) => session.rendezvous.open("none", given({ generation: 0 }, x)),
-  "RendezvousClient.open wait": (x, { session }) => session.rendezvous.open("none", { generation: 0 }, x),
-  "RendezvousClient.look wait": (x, { session }) => session.rendezvous.look("none", { generation: 0 }, given({ waitMs: 0 }, x)),
   "RendezvousClient.meet options": (x, { session }) => session.rendezvous.meet("none", given({ generation: 0 }, x)),
-  "RendezvousClient.meet wait": (x, { session }) => session.rendezvous.meet("none", { generation: 0 }, x),
   "Sequential.constructor options": (x, { workspace }) =>
     new training.Sequential(workspace, given({ inputShape: [2], sampleCountMax: 1, layers: [training.dense({ outputs: 1 })] }, x)),
   "Sequential.forward options": (x, { network }) => network.forward(given({ isTraining: false }, x)),
-  "Session.barrier wait": (x, { session }) => session.barrier(x),
+  "Session.addEventListener options": (x, { session }) => session.addEventListener("leaving", () => {}, x),
+  "Session.barrier options": (x, { session }) => session.barrier(x),
   "Session.call options": (x, { session }) => session.call(echo, { server: 0 }, { list: one }, x),
   "Session.callAll options": (x, { session }) => session.callAll(echo, { list: one }, x),
   "Session.callOwners options": (x, { session }) => session.callOwners(echo, KEYS, () => ({ request: { list: one } }), x),
   "Session.checkpoint options": (x, { session }) => session.checkpoint(x),
-  "Session.checkpoint wait": (x, { session }) => session.checkpoint({}, x),
   "Session.close options": (x, { session }) => session.close(x),
-  "Session.collective wait": (x, { session }) => session.collective(x),
-  "Session.embedding options": (x, { session }) => session.embedding("none", given({ dim: 2 }, x)),
-  "Session.embedding wait": (x, { session }) => session.embedding("none", { dim: 2 }, x),
-  "Session.leaveClocks wait": (x, { session }) => session.leaveClocks(x),
-  "Session.loadParameter wait": (x, { session }) => session.loadParameter("w", "there", x),
-  "Session.parameters wait": (x, { session }) => session.parameters(x),
-  "Session.rejoin wait": (x, { session }) => session.rejoin(x),
+  "Session.collective options": (x, { session }) => session.collective(x),
+  "Session.stepCollective options": (x, { session }) => session.stepCollective(x),
+  "Session.embedding options": (x, { session }) => session.embedding("none", given({ dim: 2, optimizer: "sum" }, x)),
+  "Session.leaveClocks options": (x, { session }) => session.leaveClocks(x),
+  "Session.loadParameter options": (x, { session }) => session.loadParameter("w", "there", x),
+  "Session.parameters options": (x, { session }) => session.parameters(x),
+  "Session.rejoin options": (x, { session }) => session.rejoin(x),
   "Session.restore options": (x, { session }) => session.restore(x),
-  "Session.restore wait": (x, { session }) => session.restore({}, x),
-  "Session.saveParameter wait": (x, { session }) => session.saveParameter("w", "there", x),
-  "Session.tensor options": (x, { session }) => session.tensor("none", given({ shape: [2] }, x)),
-  "Session.tensor wait": (x, { session }) => session.tensor("none", { shape: [2] }, x),
+  "Session.saveParameter options": (x, { session }) => session.saveParameter("w", "there", x),
+  "Session.tensor options": (x, { session }) => session.tensor("none", given({ shape: [2], optimizer: "sum" }, x)),
+  "Session.openUnits options": (x, { session }) => session.openUnits("none", given(UNITS, x)),
   "Session.units options": (x, { session }) => session.units("none", given(UNITS, x)),
-  "Session.units wait": (x, { session }) => session.units("none", UNITS, x),
   "Session.wait wait": (x, { session }) => session.wait(Promise.reject(new Error("nobody waits for it")), "it", x),
   "SharedModel.init options": (x) => createSharedModel("local").init([0], x),
-  "SharedModel.initKey wait": (x, { sharedModel }) => sharedModel.initKey([1], 0, 0, x),
-  "SharedModel.setWeight wait": (x, { sharedModel }) => sharedModel.setWeight(one, 0, 0, x),
-  "SharedModel.pullWait wait": (x, { sharedModel }) => sharedModel.pullWait(0, 0, x),
-  "SharedModel.pullWaitAll wait": (x, { sharedModel }) => sharedModel.pullWaitAll(0, x),
+  "SharedModel.initKey options": (x, { sharedModel }) => sharedModel.initKey([1], 0, 0, x),
+  "SharedModel.setWeight options": (x, { sharedModel }) => sharedModel.setWeight(one, 0, 0, x),
+  "SharedModel.pullWait options": (x, { sharedModel }) => sharedModel.pullWait(0, 0, x),
+  "SharedModel.pullWaitAll options": (x, { sharedModel }) => sharedModel.pullWaitAll(0, x),
   "SharedModel.push options": (x, { sharedModel }) => sharedModel.push(one, 0, 0, 0, x),
   "SimClock.constructor options": (x) => new SimClock(x),
   "SimClock.run options": (x) => new SimClock().run(x),
@@ -275,60 +270,60 @@ const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
   "SoftmaxCrossEntropy.constructor options": (x, { workspace }) =>
     new training.SoftmaxCrossEntropy(workspace, given({ classCount: 2, sampleCountMax: 1 }, x)),
   "SquaredError.constructor options": (x, { workspace }) => new training.SquaredError(workspace, given({ sampleCountMax: 1 }, x)),
-  "Table.get wait": (x, { rows }) => rows.get(0, x),
-  "Table.threadGet wait": (x, { rows }) => rows.threadGet(0, x),
-  "Tensor.clear options": (x, { tensor }) => tensor.clear(x),
-  "Tensor.configure options": (x, { tensor }) => tensor.configure({ staleness: 1 }, x),
+  "Table.get options": (x, { rows }) => rows.get(0, x),
+  "Table.threadGet options": (x, { rows }) => rows.threadGet(0, x),
+  "TableGroup.constructor options": (x) => new SessionTableGroup(x),
+  "Tensor.drop options": (x, { tensor }) => tensor.drop(x),
   "Tensor.configure settings": (x, { tensor }) => tensor.configure(x),
   "Tensor.flushResidual options": (x, { tensor }) => tensor.flushResidual(x),
   "Tensor.nonFinite options": (x, { tensor }) => tensor.nonFinite(x),
-  "Tensor.pull options": (x, { tensor }) => tensor.pull(undefined, x),
-  "Tensor.pullRows options": (x, { tensor }) => tensor.pullRows([0], undefined, x),
+  "Tensor.pull options": (x, { tensor }) => tensor.pull(x),
+  "Tensor.pullRows options": (x, { tensor }) => tensor.pullRows([0], x),
   "Tensor.push options": (x, { tensor }) => tensor.push(one, x),
-  "Tensor.pushPull options": (x, { tensor }) => tensor.pushPull(one, undefined, x),
-  "Tensor.pushPullRows options": (x, { tensor }) => tensor.pushPullRows({ rows: [0], gradients: ROW }, [0], undefined, x),
+  "Tensor.pushPull options": (x, { tensor }) => tensor.pushPull(one, "all", x),
   "Tensor.pushRows options": (x, { tensor }) => tensor.pushRows([0], ROW, x),
-  "Tensor.pushRowsPull options": (x, { tensor }) => tensor.pushRowsPull([0], ROW, undefined, x),
   "Tensor.start options": (x, { tensor }) => tensor.start(one, x),
-  "TensorWorker.barrierWorker wait": (x, { worker }) => worker.barrierWorker(x),
+  "TensorWorker.barrierWorker options": (x, { worker }) => worker.barrierWorker(x),
   "TensorWorker.cacheSparseTable options": (x, { worker }) => worker.cacheSparseTable(2, given({ rows: 4 }, x)),
-  "TensorWorker.clearOnServer wait": (x, { worker }) => worker.clearOnServer(1, x),
+  "TensorWorker.clearOnServer options": (x, { worker }) => worker.clearOnServer(1, x),
   "TensorWorker.ddPushPull options": (x, { worker }) => worker.ddPushPull(1, one, new Float32Array(2), x),
   "TensorWorker.finish options": (x, { worker }) => worker.finish(x),
   "TensorWorker.initTensor settings": (x, { worker }) => worker.initTensor(3, given({ length: 2 }, x)),
-  "TensorWorker.initTensor wait": (x, { worker }) => worker.initTensor(3, { length: 2 }, x),
-  "TensorWorker.load wait": (x, { worker }) => worker.load(1, "there", x),
-  "TensorWorker.preduceGetPartner options": (x, { worker }) => worker.preduceGetPartner(1, given({ want: 1, waitMs: 1 }, x)),
-  "TensorWorker.preduceGetPartner wait": (x, { worker }) => worker.preduceGetPartner(1, { want: 1, waitMs: 1 }, x),
+  "TensorWorker.initTensor options": (x, { worker }) => worker.initTensor(3, { length: 2 }, x),
+  "TensorWorker.load options": (x, { worker }) => worker.load(1, "there", x),
+  "TensorWorker.preduceGetPartner settings": (x, { worker }) => worker.preduceGetPartner(1, given({ want: 1, waitMs: 1 }, x)),
+  "TensorWorker.preduceGetPartner options": (x, { worker }) => worker.preduceGetPartner(1, { want: 1, waitMs: 1 }, x),
   "TensorWorker.pull options": (x, { worker }) => worker.pull(1, new Float32Array(2), x),
   "TensorWorker.pullData options": (x, { worker }) => worker.pullData([1], new Float32Array(2), [2], x),
   "TensorWorker.push options": (x, { worker }) => worker.push(1, one, x),
   "TensorWorker.pushData options": (x, { worker }) => worker.pushData([1], one, [2], x),
-  "TensorWorker.save wait": (x, { worker }) => worker.save(1, "there", x),
+  "TensorWorker.save options": (x, { worker }) => worker.save(1, "there", x),
   "TensorWorker.sdPushPull options": (x, { worker }) => worker.sdPushPull(1, [0], ROW, new Float32Array(2), x),
   "TensorWorker.sparsePull options": (x, { worker }) => worker.sparsePull(1, [0], new Float32Array(1), x),
   "TensorWorker.sparsePush options": (x, { worker }) => worker.sparsePush(1, [0], ROW, x),
   "TensorWorker.ssPushPull options": (x, { worker }) => worker.ssPushPull(1, [0], ROW, [0], new Float32Array(1), x),
-  "TensorWorker.sspInit options": (x, { worker }) => worker.sspInit(1, given({ size: 1, tolerance: 0 }, x)),
-  "TensorWorker.sspInit wait": (x, { worker }) => worker.sspInit(1, { size: 1, tolerance: 0 }, x),
-  "TensorWorker.sspSync wait": (x, { worker }) => worker.sspSync(1, 0, x),
-  "TensorWorker.wait wait": (x, { worker }) => worker.wait(2, x),
-  "TensorWorker.waitData wait": (x, { worker }) => worker.waitData(worker.pushData([7], one, [2]), x),
-  "UnitFeed.close wait": (x, { feed }) => feed.close(x),
-  "UnitFeed.next wait": (x, { feed }) => feed.next(x),
+  "TensorWorker.sspInit settings": (x, { worker }) => worker.sspInit(1, given({ size: 1, tolerance: 0 }, x)),
+  "TensorWorker.sspInit options": (x, { worker }) => worker.sspInit(1, { size: 1, tolerance: 0 }, x),
+  "TensorWorker.sspSync options": (x, { worker }) => worker.sspSync(1, 0, x),
+  "TensorWorker.wait options": (x, { worker }) => worker.wait(2, x),
+  "TensorWorker.waitData options": (x, { worker }) => worker.waitData(worker.pushData([7], one, [2]), x),
+  "Units.close options": (x, { session }) => session.units("none", UNITS).close(x),
   "WideDeepNetwork.constructor options": (x, { workspace }) => new training.WideDeepNetwork(workspace, x),
   "Workspace.constructor options": (x) => new training.Workspace(x),
   "batchNorm options": (x) => training.batchNorm(x),
-  "connect options": (x) => connect("weighbridge://127.0.0.1:1", x),
-  "connect to": (x) => connect(x),
+  "connect options": (x) => connect(x),
   "convolution options": (x) => training.convolution(given({ channels: 1, size: 3 }, x)),
   "CudaDevice.allocate options": (x, { card }) => card.allocate([1], x),
+  "CudaDevice.finish options": (x, { card }) => card.finish(x),
+  "CudaStream.finish options": (x, { card }) => card.stream.finish(x),
   "CudaDevice.foreign options": (x, { card }) => card.foreign(4096, [1], x),
   "CudaDevice.pinned options": (x, { card }) => card.pinned(1, x),
   "CudaKernel.launch options": (x, { card }) => card.kernel("", "k").launch(given({ grid: 1, block: 1 }, x)),
   "CudaKernel.launchWith options": (x, { card }) => card.kernel("", "k").launchWith(new BigUint64Array(1), given({ grid: 1, block: 1 }, x)),
   "openCuda options": (x) => openCuda(x),
   "createLenet options": (x, { workspace }) => training.createLenet(workspace, given({ sampleCountMax: 1 }, x)),
+  "createParameter options": (x, { workspace }) =>
+    training.createParameter(workspace, given({ name: "p", shape: [1], initializer: { type: "constant", value: 0 } }, x)),
   "createSharedModel options": (x) => createSharedModel("local", x),
   "modelUpdater options": (x) => modelUpdater(x),
   "dense options": (x) => training.dense(given({ outputs: 1 }, x)),
@@ -338,26 +333,23 @@ const CALLS: Readonly<Record<string, (x: never, on: Stage) => unknown>> = {
   "workerFunction options": (x) => workerFunction(given({ name: "f", request: {}, response: {} }, x)),
   "psFunction options": (x) => psFunction(given({ name: "f", request: {}, response: {}, handler: () => ({}) }, x)),
   "psOptimizer options": (x, { session }) => psOptimizer(tf, session, given({ ...SGD, variables: [] }, x)),
-  "psOptimizer wait": (x, { session }) => psOptimizer(tf, session, { ...SGD, prefix: "none" }, x),
   "customRow options": (x) =>
-    customRow(
-      given({ name: "c", version: 1, element: "f64", apply: () => {}, addUpdates: (a: number, b: number) => a + b, neutral: 0 }, x),
-    ),
+    customRow(given({ name: "c", version: 1, dtype: "f64", apply: () => {}, addUpdates: (a: number, b: number) => a + b, neutral: 0 }, x)),
   "sparseFeatureRow options": (x) => sparseFeatureRow("f64", given({ dim: 4 }, x)),
-  "psRowType options": (x) => psRowType(given({ name: "r", version: 1, deterministic: true, element: "f64", add: () => {} }, x)),
+  "psRowType options": (x) => psRowType(given({ name: "r", version: 1, deterministic: true, dtype: "f64", add: () => {} }, x)),
   "psUpdater options": (x) => psUpdater(given({ name: "u", version: 1, deterministic: true, update: () => {} }, x)),
   "readMnist options": (x) => training.readMnist("train", x),
   "relu options": (x) => training.relu(x),
-  "schedulerFinish wait": (x, { office }) => nodes.schedulerFinish(office.node, x),
+  "schedulerFinish options": (x, { office }) => nodes.schedulerFinish(office.node, x),
   "schedulerInit options": (x) => nodes.schedulerInit(x),
-  "serverFinish wait": (x, { office }) => nodes.serverFinish(office.node, x),
+  "serverFinish options": (x, { office }) => nodes.serverFinish(office.node, x),
   "serverInit options": (x) => nodes.serverInit(x),
   "setParamPs options": (x, { network }) => training.setParamPs(network, x),
   "setPsContext values": (x) => training.setPsContext(x),
   "sigmoid options": (x) => training.sigmoid(x),
   "start options": (x) => nodes.start(x),
   "startNode options": (x) => nodes.startNode({} as nodes.NodeConfig, x),
-  "workerFinish wait": (x, { worker }) => nodes.workerFinish(worker, x),
+  "workerFinish options": (x, { worker }) => nodes.workerFinish(worker, x),
   "workerInit options": (x) => nodes.workerInit(x),
 };
 
@@ -384,7 +376,7 @@ suite("options that do not exist", () => {
     const offices = await MemoryCluster.start();
     const office = offices.worker();
     const [kv, server] = [new KVWorker(office, 1), new KVServer(offices.server(), 1)];
-    const table = await session.embedding("e", { dim: 2, versions: true });
+    const table = await session.embedding("e", { dim: 2, optimizer: "sum", versions: true });
     const worker = new TensorWorker(session);
     await worker.initTensor(1, { paramType: 1, length: 2 });
     await worker.initTensor(2, { paramType: 2, length: 4, width: 2 });
@@ -394,10 +386,9 @@ suite("options that do not exist", () => {
     const loss = new training.SquaredError(workspace, { sampleCountMax: 1 });
     on = {
       ...{ cluster, session, table, worker, office, kv, workspace, network, loss },
-      tensor: await session.tensor("w", { shape: [2] }),
+      tensor: await session.tensor("w", { shape: [2], optimizer: "sum" }),
       cache: table.cached({ rows: 4 }),
       rows: await tableOf(session),
-      feed: await session.units("units", UNITS),
       collective: await session.collective(),
       app: new SimpleApp(office, 2),
       respond: async (pairs, options) => {
@@ -444,6 +435,20 @@ suite("options that do not exist", () => {
       (await on.session.parameters()).some(({ name }) => name.startsWith("none")),
       false,
     );
+  });
+
+  test("each call that takes timeoutMs refuses its former name with the new one", async () => {
+    const waiting: string[] = [];
+    const silent: string[] = [];
+    for (const [name, call] of Object.entries(CALLS)) {
+      const listed = await refusalOf(() => call({ deadlinMs: 5 } as never, on)); // with the options that it has
+      if (!/\btimeoutMs\b/.test(listed)) continue;
+      waiting.push(name);
+      const text = await refusalOf(() => call({ deadlineMs: 5 } as never, on));
+      if (!text.includes("deadlineMs is now called timeoutMs")) silent.push(`${name}: ${text}`);
+    }
+    assert.deepEqual(silent, []);
+    assert.ok(waiting.length > 80, `${waiting.length} calls`);
   });
 
   test("each call says that null is none", async () => {

@@ -6,6 +6,7 @@ import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { zstdDecompressSync } from "node:zlib";
 import { parquetReadObjects } from "hyparquet";
+import { hashKey } from "weighbridge";
 
 /** Late is what the statistics of the United States call so. */
 const LATE_MINUTES = 15;
@@ -48,7 +49,7 @@ export async function readFlights(from: number, to: number): Promise<Flights> {
   return { count: rows.length, features, late };
 }
 
-/** Every u64 is a legal key: a feature's name is hashed to one, and nobody keeps a dictionary. */
+/** A feature's key is the hash of its name: no dictionary is kept. */
 function featuresOf({ date, distance, origin, destination }: Row): bigint[] {
   const hour = date.getUTCHours();
   return [
@@ -60,14 +61,5 @@ function featuresOf({ date, distance, origin, destination }: Row): bigint[] {
     `route ${origin} ${destination}`,
     `distance ${Math.floor(Number(distance) / 250)}`,
     `from ${origin} at ${hour}`,
-  ].map(hashed);
-}
-
-const PRIME = 0x1_0000_01b3n;
-
-/** FNV-1a, 64 bits. */
-function hashed(name: string): bigint {
-  let hash = 0xcbf2_9ce4_8422_2325n;
-  for (let i = 0; i < name.length; i++) hash = BigInt.asUintN(64, (hash ^ BigInt(name.charCodeAt(i))) * PRIME);
-  return hash;
+  ].map(hashKey);
 }

@@ -4,7 +4,7 @@ import { connect, isWeighbridgeError } from "weighbridge";
 import { largestRows } from "./functions.ts";
 
 const session = await connect();
-const vectors = await session.embedding("vectors", { dim: 8 });
+const vectors = await session.embedding("vectors", { dim: 8, optimizer: "sum" });
 
 // A thousand rows; the norm of row k is √8 · k.
 const keys = BigUint64Array.from({ length: 1000 }, (_, i) => BigInt(i));

@@ -33,7 +33,7 @@ for (let step = session.clocks; step < STEPS; step++) {
   session.clock();
 
   if (session.clocks !== SAVE_AT) continue;
-  saving = session.checkpoint().then(
+  saving = session.checkpoint().saved.then(
     ({ path }) => console.log(`saved ${path}`),
     (thrown: Error) => console.log(`not saved: ${thrown.message}`),
   );

@@ -10,8 +10,9 @@ import { connect, type Embedding, isWeighbridgeError, type Session } from "weigh
 const DIM = 8;
 const ITEMS_MAX = 100;
 const BODY_BYTES_MAX = 1024;
+const KEY_LENGTH_MAX = 100;
 /** A page does not wait for a server that is away. */
-const WAIT = { deadlineMs: 500 };
+const WAIT = { timeoutMs: 500 };
 const END_MS_MAX = 5000;
 
 type Tables = { readonly users: Embedding; readonly items: Embedding };
@@ -34,8 +35,8 @@ let isEnding = false;
 async function openTables(from: Session): Promise<Tables> {
   const table = { dim: DIM, optimizer: { type: "adagrad", learningRate: 0.1 } } as const;
   const [users, items] = await Promise.all([
-    from.embedding("users", { ...table, init: { type: "normal", std: 0.1, seed: 1 } }, WAIT),
-    from.embedding("items", { ...table, init: { type: "normal", std: 0.1, seed: 2 } }, WAIT),
+    from.embedding("users", { ...table, init: { type: "normal", std: 0.1, seed: 1 }, ...WAIT }),
+    from.embedding("items", { ...table, init: { type: "normal", std: 0.1, seed: 2 }, ...WAIT }),
   ]);
   return { users, items };
 }
@@ -55,31 +56,31 @@ async function ready(): Promise<Tables> {
   }
 }
 
-/** How likely the user is to like the i-th of these items. */
-function liking(user: Float32Array, rows: Float32Array, i: number): number {
-  const dot = user.reduce((sum, value, k) => sum + value * (rows[DIM * i + k] ?? 0), 0);
+/** How likely the user is to like the item, given the row of each. */
+function liking(user: Float32Array, item: Float32Array): number {
+  const dot = user.reduce((sum, value, k) => sum + value * (item[k] ?? 0), 0);
   return 1 / (1 + Math.exp(-dot));
 }
 
-async function rank(user: bigint, list: readonly bigint[]): Promise<readonly { item: string; liking: number }[]> {
+async function rank(user: string, list: readonly string[]): Promise<readonly { item: string; liking: number }[]> {
   const { users, items } = await ready();
-  const [of, rows] = await Promise.all([users.pull([user], undefined, WAIT), items.pull([...list], undefined, WAIT)]);
-  return list.map((item, i) => ({ item: String(item), liking: liking(of, rows, i) })).sort((a, b) => b.liking - a.liking);
+  const [of, rows] = await Promise.all([users.pull([user], WAIT), items.pull(list, WAIT)]);
+  return list.map((item, i) => ({ item, liking: liking(of, items.row(rows, i)) })).sort((a, b) => b.liking - a.liking);
 }
 
-async function learn(user: bigint, item: bigint, clicked: boolean): Promise<void> {
+async function learn(user: string, item: string, clicked: boolean): Promise<void> {
   const { users, items } = await ready();
-  const [of, row] = await Promise.all([users.pull([user], undefined, WAIT), items.pull([item], undefined, WAIT)]);
-  const error = liking(of, row, 0) - Number(clicked);
+  const [of, row] = await Promise.all([users.pull([user], WAIT), items.pull([item], WAIT)]);
+  const error = liking(of, row) - Number(clicked);
   const [forUser, forItem] = [row.map((value) => error * value), of.map((value) => error * value)];
   // The servers apply Adagrad.
   await Promise.all([users.push([user], forUser, WAIT), items.push([item], forItem, WAIT)]);
 }
 
-/** A key is a whole number below 2^64, as text: JSON's own numbers end at 2^53. */
-function keyOf(text: unknown, name: string): bigint {
-  if (typeof text === "string" && /^\d{1,20}$/.test(text) && BigInt(text) < 2n ** 64n) return BigInt(text);
-  throw new Refusal(400, `${name} is a whole number below 2^64, as text`);
+/** A key is any string: the table hashes it. */
+function keyOf(text: unknown, name: string): string {
+  if (typeof text === "string" && text.length >= 1 && text.length <= KEY_LENGTH_MAX && text.isWellFormed()) return text;
+  throw new Refusal(400, `${name} must be a text of 1 to ${KEY_LENGTH_MAX} letters`);
 }
 
 async function bodyOf(request: IncomingMessage): Promise<Readonly<Record<string, unknown>>> {
@@ -116,7 +117,7 @@ async function answerLearn(request: IncomingMessage): Promise<unknown> {
 /** Ready is who can read: a pull makes no row, whatever the key. */
 async function answerReady(): Promise<unknown> {
   const { users, items } = await ready();
-  await Promise.all([users.pull([0n], undefined, WAIT), items.pull([0n], undefined, WAIT)]);
+  await Promise.all([users.pull(["any"], WAIT), items.pull(["any"], WAIT)]);
   return { ready: true };
 }
 
@@ -136,7 +137,7 @@ function refusalOf(error: unknown): Refusal {
   if (error.code === "UNKNOWN_PARAMETER") tables = undefined; // a server lost them: the next request makes them anew
   // This process is no replica any more: start another.
   if (error.code === "FENCED" || error.code === "CLOSED") void end(1);
-  const isAway = error.retryable || ["UNKNOWN_PARAMETER", "FENCED", "CLOSED", "DEADLINE", "LINK_LOST"].includes(error.code);
+  const isAway = error.retryable || ["UNKNOWN_PARAMETER", "FENCED", "CLOSED", "DEADLINE", "LINK_LOST", "NODE_DEAD"].includes(error.code);
   return isAway ? new Refusal(503, "try again later") : new Refusal(500, "an error of ours");
 }
 
@@ -171,12 +172,12 @@ async function end(exitCode: number): Promise<void> {
   const closed = new Promise<void>((resolve) => web.close(() => resolve()));
   setTimeout(() => web.closeAllConnections(), END_MS_MAX).unref();
   await closed;
-  await session?.close({ barrier: false, deadlineMs: END_MS_MAX }).catch(console.error);
+  await session?.close({ barrier: false, timeoutMs: END_MS_MAX }).catch(console.error);
   process.exit(exitCode);
 }
 process.once("SIGTERM", () => void end(0));
 process.once("SIGINT", () => void end(0));
 
-session = await connect(); // of which cluster, the environment says
+session = await connect({ role: "guest" }); // where the scheduler is, the environment says
 await ready().catch(refusalOf); // the next request tries again
 console.log(`replica ${session.rank} listens on ${process.argv[2]}`);

@@ -5,6 +5,7 @@ import { test } from "node:test";
 import type { Session } from "../api/session.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { EmbeddedCluster } from "../node/embedded-cluster.ts";
+import { failureOf } from "../testing/failure-of.ts";
 import { throwsCode } from "../testing/throws-code.ts";
 import { type GroupOptions, ParameterGroup } from "./parameter-group.ts";
 
@@ -100,4 +101,34 @@ test("weights that cannot begin are refused, and those of another shape or optim
     (await group.pull()).map((values) => [...values]),
     [[1, 2]],
   );
+});
+
+test("a step whose pull fails was applied: it is not retryable, whatever the pull alone would be", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
+  const [mine, other] = await Promise.all(cluster.sessions.map((session) => opened(session, { optimizer: "sgd" })));
+  const gradients = [undefined, Float32Array.of(1)];
+  const error = await failureOf((mine as ParameterGroup).step(gradients, { timeoutMs: 50 })); // the other makes no step
+  assert.deepEqual([error.code, error.outcome, error.retryable, error.settled], ["DEADLINE", "applied", false, undefined]);
+  const [, scalar] = await (other as ParameterGroup).step(gradients);
+  assert.ok(Math.abs((scalar?.[0] as number) - (5 - 0.01)) < 1e-6, `${scalar?.[0]}`);
+});
+
+test("a push of several weights of which some were applied is unknown; settled says the end of all, and what is refused is not-applied", async () => {
+  await using cluster = await EmbeddedCluster.start({ servers: 2 });
+  const { session } = cluster;
+  const group = await opened(session, { consistency: "asp" });
+  const gradients = [new Float32Array(LARGE).fill(1), Float32Array.of(1)];
+  const early = await failureOf(group.step(gradients, { signal: AbortSignal.abort() }));
+  assert.deepEqual([early.code, early.outcome, session.clocks], ["ABORTED", "not-applied", 0]);
+  const illegal = await failureOf(group.push(gradients, { timeoutMs: -1 }));
+  const wrong = await failureOf(group.step([gradients[0], Float32Array.of(Number.NaN)]));
+  assert.deepEqual([illegal.outcome, wrong.outcome], ["not-applied", "not-applied"]);
+  await (await session.tensor("scalar")).drop();
+  for (const error of [await failureOf(group.push(gradients)), await failureOf(group.step(gradients))]) {
+    assert.deepEqual([error.code, error.outcome, error.retryable], ["UNKNOWN_PARAMETER", "unknown", false]);
+    assert.match(error.message, /; applied to large, not to scalar$/);
+  }
+  await (await session.tensor("large")).drop();
+  const none = await failureOf(group.push(gradients));
+  assert.deepEqual([none.code, none.outcome], ["UNKNOWN_PARAMETER", "not-applied"]);
 });

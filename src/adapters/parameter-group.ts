@@ -7,41 +7,45 @@
 // Invariants:
 //   ParameterGroup.G1. The weights begin with the first worker's values; trained or restored values are kept, whichever
 //       worker joins later.
-//   ParameterGroup.G2. A step that is refused for its gradients (names, lengths, NaN) has pushed nothing and has not
-//       ended the clock.
+//   ParameterGroup.G2. A step that is refused for its gradients (names, lengths, NaN), or aborted before it begins, has
+//       pushed nothing and has not ended the clock.
 //   ParameterGroup.G3. Weights that were pulled are in new arrays, which belong to the caller.
+//   ParameterGroup.G4. The failure of a push or a step says what became of all of its gradients (JointFailure.J1).
 
 import type { Session } from "../api/session.ts";
-import { allEnded, type WaitOptions } from "../base/deferred.ts";
+import { allEnded, checkNotAborted, type WaitOptions } from "../base/deferred.ts";
 import { badArgument, WeighbridgeError } from "../base/errors.ts";
-import { checkOptions, checkWaitOptions } from "../base/known-options.ts";
+import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
+import { failedUpdate } from "../peer/unheard-update.ts";
 import type { Consistency } from "../store/consistency.ts";
-import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
-import type { LinkEncoding } from "../wire/codecs/link-encoding.ts";
+import { type OptimizerName, type OptimizerSpec, optimizerMissing, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
+import type { LinkOptions } from "../wire/codecs/link-encoding.ts";
 import type { Tensor } from "../worker/tensor.ts";
+import { jointFailure, type OpenPush } from "./joint-failure.ts";
 
-export type GroupOptions = {
-  /** The servers' optimizer. */
-  readonly optimizer: OptimizerSpec;
+/** How the weights of a model are trained on the servers. */
+export type GroupOptions = WaitOptions & {
+  /** What the servers do with gradients. A bare name stands for the defaults of that optimizer. */
+  readonly optimizer: OptimizerName | OptimizerSpec;
   /** Defaults to BSP with the mean over workers: losses of frameworks are means over a worker's own batch. */
-  readonly consistency?: Consistency;
+  readonly consistency?: Consistency | undefined;
   /** Precedes the names of the weights: two models of one job need two prefixes. Empty by default. */
-  readonly prefix?: string;
+  readonly prefix?: string | undefined;
   /**
    * Whether a step ends the worker's clock. Defaults to true; with false, call `session.clock()` where your iteration
    * ends.
    */
-  readonly endsClock?: boolean;
+  readonly endsClock?: boolean | undefined;
   /** How links encode values. */
-  readonly link?: Partial<LinkEncoding>;
+  readonly link?: LinkOptions | undefined;
 };
 
-const GROUP_OPTIONS: readonly string[] = ["optimizer", "consistency", "prefix", "endsClock", "link"];
+const GROUP_OPTIONS: readonly string[] = ["optimizer", "consistency", "prefix", "endsClock", "link", ...WAIT_NAMES];
 
 /** A weight as a framework has it. */
 export type Weight = { readonly name: string; readonly shape: readonly number[]; readonly values: Float32Array };
 
-/** An array that nobody else has, in memory of its own. */
+/** A new array, in memory of its own. */
 export type OwnArray = Float32Array<ArrayBuffer>;
 
 const MEAN_OVER_WORKERS: Consistency = { bsp: true, reduce: "mean" };
@@ -66,13 +70,13 @@ export class ParameterGroup {
    * Creates the tensors that do not exist yet, and offers them these first values (ParameterGroup.G1). Throws
    * BAD_ARGUMENT, SPEC_MISMATCH, NOT_FINITE.
    */
-  static async open(session: Session, weights: readonly Weight[], options: GroupOptions, wait: WaitOptions = {}): Promise<ParameterGroup> {
-    checkWaitOptions(wait);
-    const { optimizer, consistency = MEAN_OVER_WORKERS, prefix = "", link } = options;
+  static async open(session: Session, weights: readonly Weight[], options: GroupOptions): Promise<ParameterGroup> {
+    const { optimizer, consistency = MEAN_OVER_WORKERS, prefix = "", link, timeoutMs, signal } = options;
+    const wait = { timeoutMs, signal };
     const names = weights.map(({ name }) => name);
     checkNames(names);
     const common = { optimizer, consistency, ...(link === undefined ? {} : { link }) };
-    const tensors = await Promise.all(weights.map(({ name, shape }) => session.tensor(prefix + name, { shape, ...common }, wait)));
+    const tensors = await Promise.all(weights.map(({ name, shape }) => session.tensor(prefix + name, { shape, ...common, ...wait })));
     const group = new ParameterGroup(session, names, tensors, options);
     const values = weights.map((weight) => weight.values);
     group.#check(values, "the first values of");
@@ -93,9 +97,8 @@ export class ParameterGroup {
    * settles. Ends no clock.
    */
   async push(gradients: readonly (Float32Array | undefined)[], wait: WaitOptions = {}): Promise<void> {
-    checkWaitOptions(wait);
-    this.#check(gradients, "the gradient of");
-    await allEnded(this.#pushes(gradients, wait));
+    const pushes = this.#pushes(gradients, wait);
+    await allUpdated(pushes, []);
   }
 
   /**
@@ -103,27 +106,33 @@ export class ParameterGroup {
    * of them failed.
    */
   async step(gradients: readonly (Float32Array | undefined)[], wait: WaitOptions = {}): Promise<OwnArray[]> {
-    checkWaitOptions(wait);
-    this.#check(gradients, "the gradient of");
     const pushes = this.#pushes(gradients, wait);
     if (this.#endsClock) this.#session.clock();
     const values: OwnArray[] = [];
-    await allEnded([...pushes, ...this.#pulls(values, wait)]);
+    await allUpdated(pushes, this.#pulls(values, wait));
     return values;
   }
 
-  #pushes(gradients: readonly (Float32Array | undefined)[], wait: WaitOptions): Promise<void>[] {
+  /** Throws what is wrong with the call, nothing sent (ParameterGroup.G2). */
+  #pushes(gradients: readonly (Float32Array | undefined)[], wait: WaitOptions): OpenPush[] {
+    try {
+      checkWaitOptions(wait);
+      checkNotAborted("a step, of which nothing was sent,", wait);
+      this.#check(gradients, "the gradient of");
+    } catch (thrown) {
+      throw failedUpdate(thrown);
+    }
     return this.#tensors.flatMap((tensor, i) => {
       const gradient = gradients[i];
-      return gradient === undefined ? [] : [tensor.push(gradient, { ...wait, priority: -i })];
+      return gradient === undefined ? [] : [{ name: tensor.name, done: tensor.push(gradient, { ...wait, priority: -i }) }];
     });
   }
 
   #pulls(values: OwnArray[], wait: WaitOptions): Promise<void>[] {
     return this.#tensors.map(async (tensor, i) => {
-      const value = new Float32Array(tensor.size); // ParameterGroup.G3
-      await tensor.pull(value, { ...wait, priority: -i });
-      values[i] = value;
+      const into = new Float32Array(tensor.size); // ParameterGroup.G3
+      await tensor.pull({ into, ...wait, priority: -i });
+      values[i] = into;
     });
   }
 
@@ -145,9 +154,19 @@ export class ParameterGroup {
   }
 }
 
+/** Waits for pushes and what else a call has begun; rejects with the first failure (ParameterGroup.G4). */
+async function allUpdated(pushes: readonly OpenPush[], others: readonly Promise<void>[]): Promise<void> {
+  try {
+    await allEnded([...pushes.map(({ done }) => done), ...others]);
+  } catch (thrown) {
+    throw await jointFailure(thrown, pushes);
+  }
+}
+
 /** Throws BAD_ARGUMENT for options that do not exist, or without an optimizer, before it touches the framework. */
 export function checkGroupOptions(options: GroupOptions, more: readonly string[], what: string): void {
-  checkOptions(options, [...GROUP_OPTIONS, ...more], what);
+  checkWaitOptions(options, [...GROUP_OPTIONS, ...more], what);
+  if (options.optimizer === undefined) throw optimizerMissing(what.replace(/^the options of /, ""));
   resolveOptimizer(options.optimizer);
 }
 

@@ -1,18 +1,12 @@
 // checkpoint — Goal: a checkpoint is of one placement: cuts that servers made in different epochs are made again, or
 // none is taken; whatever ranks they have.
-//
-// Goal: checkpoints that fail are neither the end of the series nor asked for without a pause; a job whose servers have
-// no checkpoint directory takes none.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-import { SILENT_LOG } from "../base/log.ts";
 import { checkpointSave, type Frozen } from "../contracts/checkpoints.ts";
 import type { Contract } from "../contracts/contract.ts";
-import { SimClock } from "../testing/sim-clock.ts";
-import { restoreCheckpoint, type ServerCalls, takeCheckpoint, takeCheckpoints } from "./checkpoint.ts";
-import type { Session } from "./session.ts";
+import { restoreCheckpoint, type ServerCalls, takeCheckpoint } from "./checkpoint.ts";
 
 const createdAt = "2026-01-02T03:04:05.678Z";
 
@@ -96,44 +90,4 @@ test("without servers there is no checkpoint: NO_ROUTE", async () => {
   const none: ServerCalls = { servers: [], call: () => assert.fail("nobody is asked") };
   await assert.rejects(takeCheckpoint(none, { createdAt }), (error) => isWeighbridgeError(error, "NO_ROUTE"));
   await assert.rejects(restoreCheckpoint(none), (error) => isWeighbridgeError(error, "NO_ROUTE"));
-});
-
-/** A session whose checkpoints end as `save` says; the clocks asked for. */
-function sessionOf(time: SimClock, save: (clock: number) => Promise<void>): { readonly session: Session; readonly asked: number[] } {
-  const asked: number[] = [];
-  const checkpoint = async ({ clock }: { readonly clock: number }): Promise<void> => {
-    asked.push(clock);
-    await save(clock);
-  };
-  return { session: { clocks: 4, log: SILENT_LOG, time, checkpoint } as unknown as Session, asked };
-}
-
-test("checkpoints are asked for before their clocks, until the session has closed", async () => {
-  const { session, asked } = sessionOf(new SimClock(), async (clock) => {
-    if (clock === 15) throw new WeighbridgeError("CLOSED", "it has closed");
-  });
-  await takeCheckpoints(session, 5, () => false);
-  assert.deepEqual(asked, [5, 10, 15]);
-});
-
-test("a checkpoint that fails at once is followed by the next one after a pause", async () => {
-  const time = new SimClock();
-  let isOver = false;
-  const { session, asked } = sessionOf(time, () =>
-    Promise.reject(new WeighbridgeError("NODE_DEAD", "server 0 is dead", { retryable: true })),
-  );
-  const series = takeCheckpoints(session, 5, () => isOver);
-  await time.advance(900);
-  assert.deepEqual(asked, [5]);
-  await time.advance(2900);
-  assert.deepEqual(asked, [5, 10, 15, 20]);
-  isOver = true;
-  await time.runUntil(series);
-  assert.deepEqual(asked, [5, 10, 15, 20]);
-});
-
-test("servers without a checkpoint directory are asked once", async () => {
-  const { session, asked } = sessionOf(new SimClock(), () => Promise.reject(new WeighbridgeError("UNSUPPORTED", "no directory")));
-  await takeCheckpoints(session, 5, () => false);
-  assert.deepEqual(asked, [5]);
 });

@@ -21,45 +21,69 @@
 //       that moved in between would be in it twice, or not at all. Servers make them in one epoch
 //       (CheckpointService.V8); if servers have come or left meanwhile, the cut is made again on those there are now.
 
-import { sleep } from "../base/deferred.ts";
+import type { WaitOptions } from "../base/deferred.ts";
 import { badArgument, isWeighbridgeError, reasonOf, showValue, WeighbridgeError } from "../base/errors.ts";
-import { checkOptions } from "../base/known-options.ts";
+import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 import * as contracts from "../contracts/checkpoints.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { PART_COUNT } from "../keys/part.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { type JsonObject, jsonObject } from "../wire/json-value.ts";
-import type { Session } from "./session.ts";
 
 /** The way to the servers' checkpoint services. */
 export type ServerCalls = {
   /** The ranks of all servers, ascending. The first one makes and commits the directory of a checkpoint. */
   readonly servers: readonly number[];
-  /** Rejects with what the server threw. */
-  call<Q extends Fields, R extends Fields>(server: number, fn: Contract<Q, R>, request: FieldValues<Q>): Promise<FieldValues<R>>;
+  /** Rejects with what the server threw. `timeoutMs`: instead of what else bounds the call. */
+  call<Q extends Fields, R extends Fields>(
+    server: number,
+    fn: Contract<Q, R>,
+    request: FieldValues<Q>,
+    timeoutMs?: number,
+  ): Promise<FieldValues<R>>;
 };
 
-export type CheckpointOptions = {
+/** How a checkpoint is taken; `timeoutMs` and `signal` bound each of its steps, the wait for the cut's clock first. */
+export type CheckpointOptions = WaitOptions & {
   /** Its number, higher than that of every other. Left out: the clock of the cut, or the next free number. */
   readonly step?: number | undefined;
   /** The cut: every update of an earlier clock is in. For a session its own clock, when left out. */
   readonly clock?: number | undefined;
   /** The job's name, as `inspect` shows it. */
   readonly job?: string | undefined;
-  /** What the job needs to go on from here: kept word for word in the manifest, as `state.note`. */
+  /** What the job needs to resume from here: kept word for word in the manifest, as `state.note`. */
   readonly note?: JsonObject | undefined;
   /** How many checkpoints to keep, this one included; all when left out. */
   readonly keep?: number | undefined;
-  /** Called when every server has its part of the cut: nothing that is pushed from here on is in it. */
-  readonly onCut?: (() => void) | undefined;
+};
+
+/** A checkpoint that is being taken. Neither promise crashes the process when it rejects before it is awaited. */
+export type Checkpoint = {
+  /**
+   * Resolves when every server has its part of the cut: nothing that is pushed from then on is in the checkpoint, and
+   * training may continue. Rejects as `saved` does if there is no cut. Reading this property makes the cut final: for a
+   * caller that takes `saved` alone it is repeated when parameters come and go meanwhile.
+   */
+  readonly cut: Promise<void>;
+  /** Resolves when the checkpoint is written, whole. */
+  readonly saved: Promise<TakenCheckpoint>;
 };
 
 /** One parameter, saved apart from the job's checkpoints, in a directory below theirs. */
 export type SaveOptions = { readonly parameter: string; readonly directory: string };
 
+/** Which checkpoint is restored, and how long to wait for it. */
+export type RestoreOptions = WaitOptions & {
+  /** The number of the checkpoint; the newest when left out. */
+  readonly step?: number | undefined;
+};
+
+/** A checkpoint that is complete. */
 export type TakenCheckpoint = {
+  /** Its number. */
   readonly step: number;
+  /** The clock of its cut: every update of an earlier clock is in it. */
   readonly clock: number;
   /** Its directory, as the first server names it. */
   readonly path: string;
@@ -67,7 +91,9 @@ export type TakenCheckpoint = {
   readonly warning: string | undefined;
 };
 
+/** What was restored. */
 export type RestoredCheckpoint = Omit<TakenCheckpoint, "warning"> & {
+  /** The names of its parameters. */
   readonly parameters: readonly string[];
   /** The tables of what the kv face and pushData had added up, as `checkpoint inspect` names them. */
   readonly sums: readonly string[];
@@ -76,6 +102,7 @@ export type RestoredCheckpoint = Omit<TakenCheckpoint, "warning"> & {
 };
 
 const { checkpointSave: save } = contracts;
+const CHECKPOINT_NAMES: readonly string[] = ["step", "clock", "job", "note", "keep", ...WAIT_NAMES];
 const JOB_DEFAULT = "weighbridge";
 /** How many clocks ahead of the slowest worker the cut may move for a caller that names no clock. */
 const AHEAD_MAX = 1000;
@@ -85,17 +112,19 @@ const LOOKS_MAX = 20;
  * How often a cut is made anew because parameters were cleared and made, or servers came or left, while it was made.
  */
 const CUTS_MAX = 64;
+/** How long servers are asked what a cut waits for. */
+const EXPLAIN_MS = 1000;
 
 /** Throws BAD_ARGUMENT, before any server stops for a cut. */
-export function checkCheckpointOptions(options: CheckpointOptions): void {
-  checkOptions(options, ["step", "clock", "job", "note", "keep", "onCut"], "the options of a checkpoint");
+export function checkCheckpointOptions(options: CheckpointOptions): CheckpointOptions {
+  checkWaitOptions(options, CHECKPOINT_NAMES, "the options of a checkpoint");
   checkStep("step", options.step);
   checkStep("keep", options.keep);
-  const { keep, job, note, onCut } = options;
+  const { keep, job, note } = options;
   if (keep === 0) throw badArgument("keep counts this checkpoint too: a whole number from 1 up, not 0");
   if (job !== undefined && typeof job !== "string") throw badArgument(`job is the job's name, a string, not ${showValue(job)}`);
-  if (onCut !== undefined && typeof onCut !== "function") throw badArgument(`onCut is a function, not ${showValue(onCut)}`);
   if (note !== undefined) checkNote(note);
+  return options;
 }
 
 /** A note is kept word for word. Throws BAD_ARGUMENT for what JSON would change. */
@@ -113,11 +142,20 @@ export function checkStep(what: string, step: number | undefined): void {
   throw badArgument(`${what} is a whole number from 0 up, not ${showValue(step)}`);
 }
 
-type TakeOptions = CheckpointOptions &
+type TakeOptions = Omit<CheckpointOptions, keyof WaitOptions> &
   Partial<SaveOptions> & {
     readonly createdAt: string;
+    /** Called when every server has its part of the cut: nothing that is pushed from here on is in it. */
+    readonly onCut?: (() => void) | undefined;
+    /** Whether another cut may be made after `onCut`; left out, if there is no `onCut`. */
+    readonly mayCutAgain?: (() => boolean) | undefined;
     /** Checkpoint.C5. The clock of the worker that takes the checkpoint, if it names none. */
     readonly ownClock?: (() => number) | undefined;
+    /**
+     * Of a job whose workers have all left, and a cut at this clock: the clock that none of them has ended, at which
+     * others go on.
+     */
+    readonly standsAt?: ((cut: number) => number) | undefined;
   };
 
 /**
@@ -135,9 +173,10 @@ export async function takeCheckpoint(servers: ServerCalls, options: TakeOptions)
       // The clock is over by now.
       if (moved !== undefined && isWeighbridgeError(thrown, "BAD_ARGUMENT") && thrown.retryable) throw moved;
       moved = isWeighbridgeError(thrown, "WRONG_EPOCH") ? thrown : moved;
-      // Servers cut on both sides of a change of parameters. A caller with `onCut` has gone on since its call: no other
-      // cut can be made for it.
-      const isTransient = isWeighbridgeError(thrown, "UNKNOWN_PARAMETER") && thrown.retryable && options.onCut === undefined;
+      // Servers cut on both sides of a change of parameters. For a caller that waited for the cut and has gone on, no
+      // other cut can be made.
+      const mayCutAgain = options.mayCutAgain?.() ?? options.onCut === undefined;
+      const isTransient = isWeighbridgeError(thrown, "UNKNOWN_PARAMETER") && thrown.retryable && mayCutAgain;
       if (!(isTransient || thrown === moved) || left === 0) throw thrown;
     }
   }
@@ -148,6 +187,9 @@ async function takeOnce(servers: ServerCalls, options: TakeOptions): Promise<Tak
   const { ownClock = () => Infinity } = options;
   for (let ahead = 0; ; ahead = 2 * ahead + 1) {
     const surveys = await callAll(servers, save.survey, {});
+    // Checkpoint.C4. Before the cut: a server that has lost its clocks, too, would wait for one that may never come.
+    const others = namesNotCommon(surveys);
+    if (others.size > 0) await requireNoneLost(servers, others);
     const slowest = Math.max(...surveys.map(({ clockMin }) => clockMin));
     const clock = Math.max(slowest, Math.min(slowest + ahead, ownClock())); // Checkpoint.C5
     try {
@@ -161,16 +203,20 @@ async function takeOnce(servers: ServerCalls, options: TakeOptions): Promise<Tak
 
 async function takeAt(servers: ServerCalls, clock: number, options: TakeOptions): Promise<TakenCheckpoint> {
   const { step: wanted, job = JOB_DEFAULT, note, keep, onCut, createdAt, parameter, directory } = options;
+  const standsAt = options.standsAt?.(clock) ?? clock;
   const id = `${createdAt}@${clock}`;
   let pending: string | undefined;
   try {
     const asked = servers.servers;
     // Checkpoint.C2
-    const cuts = await callAll(servers, save.cut, { id, clock, isWhole: parameter === undefined }, asked);
+    const cutting = callAll(servers, save.cut, { id, clock, isWhole: parameter === undefined }, asked);
+    const cuts = await cutting.catch(async (thrown: unknown) => {
+      throw await explained(servers, thrown);
+    });
     requireOnePlacement(cuts, asked, clock); // Checkpoint.C6
     onCut?.();
     const common = commonNames(cuts);
-    const others = new Set(cuts.flatMap(({ names }) => names.filter((name) => !common.includes(name))));
+    const others = namesNotCommon(cuts);
     if (others.size > 0) await requireNoneLost(servers, others); // Checkpoint.C4
     const parameters = parameter === undefined ? common : common.filter((name) => name === parameter);
     if (parameter !== undefined && parameters.length === 0)
@@ -178,17 +224,26 @@ async function takeAt(servers: ServerCalls, clock: number, options: TakeOptions)
         "UNKNOWN_PARAMETER",
         `there is no parameter ${JSON.stringify(parameter)} to save${didYouMean(parameter, common)}`,
       );
-    const begun = await servers.call(committerOf(servers), save.begin, { step: wanted, stepMin: clock, directory });
+    const begun = await servers.call(committerOf(servers), save.begin, { step: wanted, stepMin: standsAt, directory });
     pending = begun.pending;
     const reports = await callAll(servers, save.write, { ...begun, id, job, parameters }, asked);
     await requireOneOfEach(servers, parameters); // Checkpoint.C4
-    const manifest = manifestOf(reports, { job, step: begun.step, clock, createdAt, run: cuts[0]?.run ?? "", note });
+    const manifest = manifestOf(reports, { job, step: begun.step, clock: standsAt, createdAt, run: cuts[0]?.run ?? "", note });
     const { path, warning } = await servers.call(committerOf(servers), save.commit, { pending, manifest, keep });
-    return { step: begun.step, clock, path, warning };
+    return { step: begun.step, clock: standsAt, path, warning };
   } catch (thrown) {
     await abandon(servers, { id, pending }); // Checkpoint.C1
     throw thrown;
   }
+}
+
+/** A DEADLINE names the worker that the cut waits for, if a server says so in time. */
+async function explained(servers: ServerCalls, thrown: unknown): Promise<unknown> {
+  if (!isWeighbridgeError(thrown, "DEADLINE")) return thrown;
+  const surveys = await Promise.allSettled(servers.servers.map((server) => servers.call(server, save.survey, {}, EXPLAIN_MS)));
+  const waits = surveys.map((survey) => (survey.status === "fulfilled" ? survey.value.waits : "")).find((text) => text !== "");
+  if (waits === undefined) return thrown;
+  return new WeighbridgeError("DEADLINE", `${thrown.message}: it waits ${waits}`, { retryable: true, cause: thrown });
 }
 
 /** Throws CHECKPOINT_MISSING, _TORN, _FOREIGN, _IO; BAD_ARGUMENT if there are parameters or later clocks. */
@@ -277,7 +332,7 @@ async function requireOneOfEach(servers: ServerCalls, parameters: readonly strin
     const gone = (await callAll(servers, save.survey, {})).map(({ gone: names }) => names ?? []);
     const mixed = parameters.find((name) => gone.some((names) => names.includes(name) !== gone[0]?.includes(name)));
     if (mixed === undefined) return;
-    const message = `no checkpoint is taken: ${JSON.stringify(mixed)} was cleared and made anew, and servers made the cut before and after that`;
+    const message = `no checkpoint is taken: ${JSON.stringify(mixed)} was dropped and made again, and servers made the cut before and after that`;
     if (look === LOOKS_MAX) throw new WeighbridgeError("UNKNOWN_PARAMETER", message, { retryable: true });
   }
 }
@@ -306,8 +361,14 @@ function lostAmong(
   return undefined;
 }
 
+/** What some servers have, and others have not. */
+function namesNotCommon(answers: readonly Pick<contracts.Frozen, "names">[]): ReadonlySet<string> {
+  const common = commonNames(answers);
+  return new Set(answers.flatMap(({ names }) => names.filter((name) => !common.includes(name))));
+}
+
 /** What every server has. */
-function commonNames([first, ...others]: readonly contracts.Frozen[]): readonly string[] {
+function commonNames([first, ...others]: readonly Pick<contracts.Frozen, "names">[]): readonly string[] {
   return (first?.names ?? []).filter((name) => others.every(({ names }) => names.includes(name)));
 }
 
@@ -338,28 +399,4 @@ function manifestOf(reports: readonly contracts.Report[], { job, step, clock, cr
   const servers = reports.map(({ record }) => record);
   const state = note === undefined ? { run } : { run, note };
   return { job, step, clock, createdAt, serverCount: reports.length, partCount: PART_COUNT, parameters, servers, workers, state };
-}
-
-/** What fails at once would be asked for again and again. */
-const PAUSE_MS = 1000;
-
-/**
- * Takes a checkpoint every so many clocks of a job, from one of its workers. Asks for every checkpoint before its clock
- * comes: servers cut when the slowest worker has ended the clocks before it. One that fails is logged, and the next one
- * is taken a second later at the earliest; if servers have no checkpoint directory, none is. Resolves once `isOver`
- * says so, or the session has closed.
- */
-export async function takeCheckpoints(session: Session, everyClocks: number, isOver: () => boolean): Promise<void> {
-  let clock = everyClocks * (1 + Math.floor(session.clocks / everyClocks));
-  while (!isOver()) {
-    try {
-      await session.checkpoint({ clock, step: clock });
-    } catch (thrown) {
-      if (isOver() || isWeighbridgeError(thrown, "CLOSED")) return;
-      session.log.warn("a snapshot was not taken", { clock, reason: reasonOf(thrown) });
-      if (isWeighbridgeError(thrown, "UNSUPPORTED")) return;
-      await sleep(session.time, PAUSE_MS);
-    }
-    clock = Math.max(clock + everyClocks, everyClocks * Math.ceil(session.clocks / everyClocks));
-  }
 }

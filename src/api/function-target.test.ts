@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { hashKey } from "../keys/hash-key.ts";
 import { type FunctionTarget, routeOf } from "./function-target.ts";
 
 test("a server is named by its number; one that is not there is NO_ROUTE", () => {
@@ -12,11 +13,13 @@ test("a server is named by its number; one that is not there is NO_ROUTE", () =>
   assert.throws(() => routeOf({ server: 0 }, [1, 7]), { code: "NO_ROUTE", message: /servers 1, 7,/ });
 });
 
-test("keys from 0 to 2^64 - 1 are targets", () => {
+test("keys from 0 to 2^64 - 1 are targets, and strings, which are hashed", () => {
+  assert.deepEqual(routeOf({ key: 3 }, [0]), { key: 3n });
+  assert.deepEqual(routeOf({ key: "user:5" }, [0]), { key: hashKey("user:5") });
   for (const key of [0n, 1n, 2n ** 63n, 2n ** 64n - 1n]) assert.deepEqual(routeOf({ key }, [0]), { key });
 });
 
 test("what is no target is refused before anything is sent", () => {
-  for (const target of [undefined, null, 3, "server", {}, { key: 3 }, { key: -1n }, { key: 2n ** 64n }])
+  for (const target of [undefined, null, 3, "server", {}, { key: 0.5 }, { key: -1n }, { key: 2n ** 64n }])
     assert.throws(() => routeOf(target as FunctionTarget, [0]), { code: "BAD_ARGUMENT", message: /\{ server: its number \}/ });
 });

@@ -33,12 +33,12 @@ for (const servers of SERVER_COUNTS) {
     await using cluster = await EmbeddedCluster.start({ servers });
     const stage = await stageOf(cluster.session, { rows: 10 }, { init: { type: "constant", value: 7 } });
     for (let first = 0; first < 40; first++) {
-      assert.deepEqual(await stage.cache.lookup([first]), rowsOf([first], 7), `key ${first}`);
+      assert.deepEqual(await stage.cache.pull([first]), rowsOf([first], 7), `key ${first}`);
       const keys = [first + 60, first, first + 70];
-      assert.deepEqual(await stage.cache.lookup(keys), rowsOf(keys, 7), `from key ${first}`);
-      await stage.cache.update(keys, rowsOf(keys, 0));
+      assert.deepEqual(await stage.cache.pull(keys), rowsOf(keys, 7), `from key ${first}`);
+      await stage.cache.push(keys, rowsOf(keys, 0));
       const into = new Float32Array(4);
-      await stage.cache.pushPull([first + 1, first], into, [first + 70], rowsOf([1], 0));
+      await stage.cache.pushPull({ keys: [first + 70], gradients: rowsOf([1], 0) }, [first + 1, first], { into });
       assert.deepEqual(into, rowsOf([1, 2], 7));
     }
   });
@@ -49,7 +49,7 @@ for (const servers of SERVER_COUNTS) {
       const stage = await stageOf(cluster.session, { rows: 2, policy, pushBound: 100, pullBound: 100 });
       const keys = [90, 10, 81, 3, 70, 11, 44, 2 ** 40, 5];
       for (const key of keys) {
-        await stage.cache.lookup([key]);
+        await stage.cache.pull([key]);
         await add(stage, key, key % 97);
         await add(stage, key, 1);
       }
@@ -66,7 +66,7 @@ for (const servers of SERVER_COUNTS) {
     const stage = await stageOf(cluster.session);
     const into = new Float32Array(2);
     for (let i = 1; i <= 4; i++) {
-      await stage.cache.pushPull([1], into, [1], rowsOf([1], 1));
+      await stage.cache.pushPull({ keys: [1], gradients: rowsOf([1], 1) }, [1], { into });
       assert.deepEqual([...into], [i, i]);
       assert.equal(await read(stage, 1), i);
       assert.equal(await stored(stage, 1), i);
@@ -82,7 +82,7 @@ for (const servers of SERVER_COUNTS) {
       await read(stage, 1);
       await add(stage, 1);
       assert.equal(stage.cache.statistics().rowsPending, 1);
-      await stage.cache.lookup([2]);
+      await stage.cache.pull([2]);
       assert.equal(await read(stage, 1), 1, policy);
     }
   });
@@ -95,8 +95,8 @@ for (const servers of SERVER_COUNTS) {
     const keys = Array.from({ length: 50 }, (_, i) => i);
     const sums: number[] = [];
     const updateAll = async (): Promise<void> => {
-      await stage.cache.lookup(keys);
-      await stage.cache.update(keys, rowsOf(keys, 1));
+      await stage.cache.pull(keys);
+      await stage.cache.push(keys, rowsOf(keys, 1));
       sums.push((await other.table.pull(keys)).reduce((sum, value) => sum + value, 0));
     };
     await updateAll();
@@ -107,8 +107,8 @@ for (const servers of SERVER_COUNTS) {
     await assert.rejects(read(stage, 1), (error) => isWeighbridgeError(error, "CLOSED"));
     sums.push((await other.table.pull(keys)).reduce((sum, value) => sum + value, 0));
     const again = stage.table.cached({ rows: 50, pushBound: Infinity });
-    await again.lookup(keys);
-    await again.update(keys, rowsOf(keys, 1));
+    await again.pull(keys);
+    await again.push(keys, rowsOf(keys, 1));
     await mine?.close({ barrier: false });
     sums.push((await other.table.pull(keys)).reduce((sum, value) => sum + value, 0));
     assert.deepEqual(sums, [0, 100, 200, 300]);
@@ -120,14 +120,14 @@ for (const servers of SERVER_COUNTS) {
     const stage = await stageOf(mine, { pullBound: Infinity });
     const other = await stageOf(theirs);
     const keys = [1, 2, 3, 4, 5];
-    await stage.cache.lookup(keys);
-    for (let i = 0; i < 3; i++) await stage.cache.update(keys, rowsOf(keys, 1));
-    assert.deepEqual(await stage.cache.lookup(keys), rowsOf(keys, 3));
+    await stage.cache.pull(keys);
+    for (let i = 0; i < 3; i++) await stage.cache.push(keys, rowsOf(keys, 1));
+    assert.deepEqual(await stage.cache.pull(keys), rowsOf(keys, 3));
     await mine?.callAll(setBack, { keys: BigUint64Array.from(keys, BigInt) });
     for (let i = 0; i < 3; i++) await other.table.push(keys, rowsOf(keys, 100));
-    assert.deepEqual(await stage.cache.lookup(keys), rowsOf(keys, 300));
+    assert.deepEqual(await stage.cache.pull(keys), rowsOf(keys, 300));
     assert.equal(stage.cache.statistics().resyncs, 1);
-    assert.deepEqual(await stage.cache.lookup(keys), rowsOf(keys, 300));
+    assert.deepEqual(await stage.cache.pull(keys), rowsOf(keys, 300));
   });
 
   test(`Hetu's defect 6, ${over}: a push beside the caches is an update like any other, and statistics add up over servers`, async () => {
@@ -136,9 +136,9 @@ for (const servers of SERVER_COUNTS) {
     const stage = await stageOf(mine, { rows: 100 });
     const other = await stageOf(theirs);
     const keys = Array.from({ length: 60 }, (_, i) => i);
-    await stage.cache.lookup([...keys, ...keys]);
+    await stage.cache.pull([...keys, ...keys]);
     await other.table.push(keys.slice(0, 40), rowsOf(keys.slice(0, 40), 1));
-    const rows = await stage.cache.lookup(keys);
+    const rows = await stage.cache.pull(keys);
     assert.deepEqual(rows.subarray(0, 80), rowsOf(keys.slice(0, 40), 1));
     assert.deepEqual(rows.subarray(80), rowsOf(keys.slice(40), 0));
     const { keysLookedUp, rowsLookedUp, misses, stale, hits, rowsCached } = stage.cache.statistics();

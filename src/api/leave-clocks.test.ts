@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { EmbeddedCluster } from "../node/embedded-cluster.ts";
 import type { Session } from "./session.ts";
 
-const WAIT = { deadlineMs: 10_000 };
+const WAIT = { timeoutMs: 10_000 };
 const SUM = { shape: [1, 1], optimizer: { type: "sum" }, consistency: "bsp" } as const;
 
 test("a worker leaves and rejoins the clock set as often as it likes, with and without a collective in between", async () => {
@@ -22,12 +22,12 @@ test("a worker leaves and rejoins the clock set as often as it likes, with and w
   }
   const sums = await Promise.all(
     cluster.sessions.map(async (session) => {
-      const tensor = await session.tensor("x", SUM, WAIT);
+      const tensor = await session.tensor("x", { ...SUM, ...WAIT });
       for (let i = 0; i < 3; i++) {
         await tensor.push(Float32Array.of(1 + session.rank));
         session.clock();
       }
-      return (await tensor.pull(undefined, WAIT))[0];
+      return (await tensor.pull(WAIT))[0];
     }),
   );
   assert.deepEqual(sums, [9, 9]);
@@ -46,7 +46,7 @@ test("what a worker pushed before it left counts once, and nobody waits for it u
       one.clock();
     }
     expected += 12;
-    assert.equal((await mine.pull(undefined, WAIT))[0], expected, `turn ${turn}`);
+    assert.equal((await mine.pull(WAIT))[0], expected, `turn ${turn}`);
     await two.rejoin(WAIT);
     assert.equal(two.clocks, one.clocks);
   }
@@ -63,7 +63,7 @@ test("a worker that left has finished its clock: it rejoins above it, and anothe
   await two.rejoin(WAIT); // drops what it has not finished: nothing
   await mine.push(Float32Array.of(1));
   one.clock();
-  assert.equal((await mine.pull(undefined, WAIT))[0], 11);
+  assert.equal((await mine.pull(WAIT))[0], 11);
 });
 
 test("a worker that left does not join by itself when a call of its is refused: the others would wait for it", async () => {
@@ -75,19 +75,19 @@ test("a worker that left does not join by itself when a call of its is refused: 
   assert.equal(two.clock(), 2, "its clock counts on, and the servers are told when it rejoins");
   await mine.push(Float32Array.of(1));
   one.clock();
-  assert.equal((await mine.pull(undefined, WAIT))[0], 1);
+  assert.equal((await mine.pull(WAIT))[0], 1);
   await two.rejoin(WAIT);
   await theirs.push(Float32Array.of(10));
   two.clock();
   while (one.clocks < two.clocks) one.clock();
-  assert.equal((await mine.pull(undefined, WAIT))[0], 11);
+  assert.equal((await mine.pull(WAIT))[0], 11);
 });
 
 test("a clock that was ended counts, also when its worker joins again at once behind a long push", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });
   const { session } = cluster;
-  const counted = await session.embedding("counted", { dim: 1, consistency: "bsp" });
-  const long = await session.tensor("long", { shape: [2_000_000] });
+  const counted = await session.embedding("counted", { dim: 1, optimizer: "sum", consistency: "bsp" });
+  const long = await session.tensor("long", { shape: [2_000_000], optimizer: "sum" });
   const keys = [1n, 2n ** 64n - 1n];
   await counted.push(keys, Float32Array.of(1, 1));
   const pushed = long.push(new Float32Array(2_000_000));

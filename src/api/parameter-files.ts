@@ -13,6 +13,7 @@ import { badArgument, showValue } from "../base/errors.ts";
 import { InTurn } from "../base/in-turn.ts";
 import { hashText } from "../keys/mix.ts";
 import { loadParameter, type ServerCalls, takeCheckpoint } from "./checkpoint.ts";
+import { checkName } from "./parameter-options.ts";
 
 /** Longer names are cut, and told apart by what the whole name hashes to: no two parameters of a server share that. */
 const FILE_NAME_LENGTH_MAX = 80;
@@ -58,7 +59,7 @@ function checked(directory: string): string {
 
 /** ParameterFiles.F1. Throws BAD_ARGUMENT. */
 function fileNameOf(parameter: string): string {
-  if (typeof parameter !== "string") throw badArgument(`a parameter's name is a string, not ${showValue(parameter)}`);
+  checkName(parameter);
   const escaped = [...new TextEncoder().encode(parameter)].map((byte) => letterOf(byte)).join("");
   if (escaped.length <= FILE_NAME_LENGTH_MAX && parameter.isWellFormed()) return escaped;
   return `${escaped.slice(0, FILE_NAME_LENGTH_MAX)}.${hashText(parameter).toString(16)}`;

@@ -1,63 +1,106 @@
 // parameter-options — checks the options of a tensor or an embedding, and turns them into the spec that all nodes
 // share. Sends nothing.
 
+import type { WaitOptions } from "../base/deferred.ts";
 import { badArgument, showValue } from "../base/errors.ts";
-import { checkOptions } from "../base/known-options.ts";
+import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import type { RowElement } from "../kernel/row-element.ts";
 import { type Consistency, engineConsistency } from "../store/consistency.ts";
 import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
-import { checkCombination, type ParameterSpec, type TableSpec, type TensorSpec } from "../store/parameter-spec.ts";
+import { checkCombination, KIND_WORDS, problemWithName, type TableSpec, type TensorSpec, type Wanted } from "../store/parameter-spec.ts";
 import type { PsRowType } from "../store/row-types/ps-row-type.ts";
-import { checkRowType, rowTypeSpec } from "../store/row-types/row-type-spec.ts";
-import { type OptimizerSpec, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
+import { checkDtype, checkRowType, type RowTypeSpec, rowTypeSpec, tableOptimizers } from "../store/row-types/row-type-spec.ts";
+import { type OptimizerName, type OptimizerSpec, optimizerMissing, resolveOptimizer } from "../store/updaters/optimizer-spec.ts";
 import type { PsUpdater } from "../store/updaters/ps-updater.ts";
-import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
+import { type LinkOptions, linkEncoding } from "../wire/codecs/link-encoding.ts";
 
-type CommonOptions = {
+/** What describes tensors and embeddings alike. */
+export interface CommonParameterOptions {
   /** How elements begin. Defaults to zeros. */
-  readonly init?: InitializerSpec;
-  /** What the servers do with a gradient: one of ours, or an updater of the user's own. Defaults to adding it. */
-  readonly optimizer?: OptimizerSpec | PsUpdater;
+  readonly init?: InitializerSpec | undefined;
+  /**
+   * What the servers do with a push: `"sum"` adds it, `"adam"` takes it as a gradient, and so on. A bare name stands
+   * for the defaults of that optimizer. There is no default.
+   */
+  readonly optimizer: OptimizerName | OptimizerSpec | PsUpdater;
   /** Defaults to "asp". */
-  readonly consistency?: Consistency;
+  readonly consistency?: Consistency | undefined;
   /** What links carry instead of values and keys as they are. Left out, those. */
-  readonly link?: Partial<LinkEncoding>;
+  readonly link?: LinkOptions | undefined;
+}
+
+/** Describes a tensor that is made, or opened as it was made; and how long to wait for that. */
+export interface TensorOptions extends CommonParameterOptions, WaitOptions {
+  /** Its sizes. Initializers read them as [out, in, …]. */
+  readonly shape: readonly number[];
+}
+
+/** What rows of an embedding are made of: one of our types, or what psRowType() made. */
+export type DtypeOption = RowElement | PsRowType;
+
+/** The elements of rows of such a type. */
+export type ElementOf<T extends DtypeOption> = T extends RowElement ? T : T extends PsRowType<infer E> ? E : never;
+
+/** Opens a tensor as it was made. */
+export type OpenTensorOptions = WaitOptions & {
+  /** Not given: it is that of the tensor. */
+  readonly shape?: never;
 };
 
-export type TensorOptions = CommonOptions & { readonly shape: readonly number[] };
+/** Opens an embedding as it was made; with a `dtype` only one whose rows are made of that. */
+export type OpenEmbeddingOptions<T extends DtypeOption | undefined = undefined> = WaitOptions & {
+  /** Not given: it is that of the table. */
+  readonly dim?: never;
+  /** What its rows must be made of. Left out, whatever they are. */
+  readonly dtype?: T | undefined;
+};
 
-/** What rows of an embedding are: one of our types, or a user's own. */
-export type RowTypeOption = RowElement | PsRowType;
-
-/** What rows of such a type are made of. */
-export type ElementOf<T extends RowTypeOption> = T extends RowElement ? T : T extends PsRowType<infer E> ? E : never;
-
-export type EmbeddingOptions<T extends RowTypeOption = "f32"> = CommonOptions & {
+/** Describes an embedding that is made, or opened as it was made; and how long to wait for that. */
+export interface EmbeddingOptions<T extends DtypeOption = "f32"> extends CommonParameterOptions, WaitOptions {
   /** Elements of a row; what else a row type of one's own makes of it. */
   readonly dim: number;
   /**
-   * What rows are. Defaults to "f32"; others have no versions and no caches, and "packed" is all that their link may
-   * be.
+   * What rows are made of. Defaults to "f32"; others have no versions and no caches, and "packed" is all that their
+   * link may be.
    */
-  readonly rowType?: T;
+  readonly dtype?: T | undefined;
   /** A table of fixed size: keys are below this, and others are errors. Left out, every u64 is a key. */
-  readonly rows?: number;
+  readonly rows?: number | undefined;
   /** Counts the updates of each row, as caches with a bound need it. Defaults to false. */
-  readonly versions?: boolean;
-};
+  readonly versions?: boolean | undefined;
+}
 
-const COMMON_OPTIONS: readonly string[] = ["init", "optimizer", "consistency", "link"];
+const COMMON_OPTIONS: readonly string[] = ["init", "optimizer", "consistency", "link", ...WAIT_NAMES];
+const TENSOR_OPTIONS: readonly string[] = ["shape", ...COMMON_OPTIONS];
+const EMBEDDING_OPTIONS: readonly string[] = ["dim", "rows", "versions", "dtype", ...COMMON_OPTIONS];
+/** These alone describe nothing: what is there is opened. */
+const OPENING: readonly string[] = ["dtype", ...WAIT_NAMES];
 
-/** Whatever parameter of this kind has this name. Throws BAD_ARGUMENT. */
-export function whateverIs<K extends ParameterSpec["kind"]>(kind: K, name: string): { readonly kind: K; readonly name: string } {
+/** What to make or to open. Throws BAD_ARGUMENT. */
+export function wantedTensor(name: string, options: TensorOptions | OpenTensorOptions): Wanted<TensorSpec> {
   checkName(name);
-  return { kind, name };
+  checkWaitOptions(options, TENSOR_OPTIONS, `the options of tensor ${name}`);
+  return describesNothing(options) ? { kind: "tensor", name } : tensorSpec(name, options as TensorOptions);
+}
+
+/** As `wantedTensor`. */
+export function wantedEmbedding(
+  name: string,
+  options: EmbeddingOptions<DtypeOption> | OpenEmbeddingOptions<DtypeOption | undefined>,
+): Wanted<TableSpec> {
+  checkName(name);
+  checkWaitOptions(options, EMBEDDING_OPTIONS, `the options of embedding ${name}`);
+  if (!describesNothing(options)) return embeddingSpec(name, options as EmbeddingOptions<DtypeOption>);
+  checkDtype(options.dtype, `embedding ${name}`);
+  return { kind: "table", name };
+}
+
+function describesNothing(options: object): boolean {
+  return Object.keys(options).every((name) => OPENING.includes(name));
 }
 
 /** Throws BAD_ARGUMENT. */
 export function tensorSpec(name: string, options: TensorOptions): TensorSpec {
-  checkName(name);
-  checkOptions(options, ["shape", ...COMMON_OPTIONS], `the options of tensor ${name}`);
   const { shape } = options;
   if (!Array.isArray(shape)) throw badArgument(`tensor ${name} needs a shape: a list of whole numbers`);
   const wrong = shape.findIndex((size: unknown) => !Number.isSafeInteger(size));
@@ -66,9 +109,7 @@ export function tensorSpec(name: string, options: TensorOptions): TensorSpec {
 }
 
 /** Throws BAD_ARGUMENT. */
-export function embeddingSpec(name: string, options: EmbeddingOptions<RowTypeOption>): TableSpec {
-  checkName(name);
-  checkOptions(options, ["dim", "rows", "versions", "rowType", ...COMMON_OPTIONS], `the options of embedding ${name}`);
+export function embeddingSpec(name: string, options: EmbeddingOptions<DtypeOption>): TableSpec {
   const { dim, rows, versions = false } = options;
   if (!(Number.isSafeInteger(dim) && dim >= 1)) {
     throw badArgument(`embedding ${name} needs a dim, the elements of a row: a whole number from 1 up, not ${showValue(dim)}`);
@@ -76,7 +117,7 @@ export function embeddingSpec(name: string, options: EmbeddingOptions<RowTypeOpt
   if (!(rows === undefined || (Number.isSafeInteger(rows) && rows >= 1)))
     throw badArgument(`embedding ${name}: rows is a whole number from 1 up, or left out, not ${showValue(rows)}`);
   if (typeof versions !== "boolean") throw badArgument(`embedding ${name}: versions is true or false, not ${showValue(versions)}`);
-  const rowType = rowTypeSpec(options.rowType, dim, `embedding ${name}`);
+  const rowType = rowTypeSpec(options.dtype, dim, `embedding ${name}`);
   const spec: TableSpec = {
     kind: "table",
     name,
@@ -84,18 +125,26 @@ export function embeddingSpec(name: string, options: EmbeddingOptions<RowTypeOpt
     rows,
     versions,
     ...(rowType === undefined ? {} : { rowType }),
-    ...commonSpec(name, options, "table"),
+    ...commonSpec(name, options, "table", rowType),
   };
   checkRowType(spec);
   return spec;
 }
 
-function checkName(name: string): void {
-  if (typeof name !== "string") throw badArgument(`a parameter's name is a string, not ${showValue(name)}`);
+/** Throws BAD_ARGUMENT. */
+export function checkName(name: string): void {
+  const problem = typeof name === "string" ? problemWithName(name) : `a parameter's name is a string, not ${showValue(name)}`;
+  if (problem !== undefined) throw badArgument(problem);
 }
 
-function commonSpec(name: string, options: CommonOptions, kind: "tensor" | "table"): Omit<TensorSpec, "kind" | "name" | "shape"> {
-  const { init = { type: "constant", value: 0 }, optimizer: chosen = { type: "sum" }, consistency = "asp", link: choices } = options;
+function commonSpec(
+  name: string,
+  options: CommonParameterOptions,
+  kind: "tensor" | "table",
+  rowType?: RowTypeSpec,
+): Omit<TensorSpec, "kind" | "name" | "shape"> {
+  const { init = { type: "constant", value: 0 }, optimizer: chosen, consistency = "asp", link: choices } = options;
+  if (chosen === undefined) throw optimizerMissing(`${KIND_WORDS[kind]} ${name}`, tableOptimizers(rowType));
   const optimizer = resolveOptimizer(chosen);
   const link = choices === undefined ? undefined : linkEncoding(kind, choices);
   const spec = { initializer: resolveInitializer(init), optimizer, ...engineConsistency(consistency), link };

@@ -16,10 +16,10 @@ test("a read ahead of the clock sees the rounds of all workers, also those that 
   const [one, two] = cluster.sessions;
   assert.ok(one !== undefined && two !== undefined);
   const [w, late] = [await one.tensor("w", OPTIONS), await two.tensor("w", OPTIONS)];
-  const table = await one.embedding("t", { dim: 1, consistency: "bsp" });
+  const table = await one.embedding("t", { dim: 1, optimizer: "sum", consistency: "bsp" });
   await w.push(Float32Array.of(1, 10));
-  const ahead = w.pull(undefined, { clocksAhead: 1 });
-  const row = table.pull([5], undefined, { clocksAhead: 1 });
+  const ahead = w.pull({ clocksAhead: 1 });
+  const row = table.pull([5], { clocksAhead: 1 });
   assert.deepEqual([...(await w.pull())], [0, 0], "what is asked for later at this clock is answered before it");
   one.clock();
   await late.push(Float32Array.of(2, 20));
@@ -32,7 +32,7 @@ test("clocks ahead are a whole number", async () => {
   await using cluster = await EmbeddedCluster.start();
   const w = await cluster.session.tensor("w", OPTIONS);
   for (const clocksAhead of [-1, 0.5, Number.NaN]) {
-    await assert.rejects(w.pull(undefined, { clocksAhead }), (error) => isWeighbridgeError(error, "BAD_ARGUMENT"));
+    await assert.rejects(w.pull({ clocksAhead }), (error) => isWeighbridgeError(error, "BAD_ARGUMENT"));
   }
 });
 
@@ -53,13 +53,13 @@ test("a worker that joins anew makes its clock again, and it counts once", async
 test("at the highest clock a worker pushes and pulls; clock(), a read ahead and a later change are refused with OUT_OF_RANGE", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });
   const { session } = cluster;
-  const w = await session.tensor("w", { shape: [2], consistency: { ssp: 1 } });
+  const w = await session.tensor("w", { shape: [2], optimizer: "sum", consistency: { ssp: 1 } });
   await session.callAll(clockAdvance, { clock: 2 ** 32 - 2, leaves: false, ...NO_PUSHES });
   await session.rejoin();
   assert.equal(session.clock(), 2 ** 32 - 1);
   const outOfRange = (error: unknown): boolean => isWeighbridgeError(error, "OUT_OF_RANGE");
   assert.throws(() => session.clock(), outOfRange);
-  await assert.rejects(w.pull(undefined, { clocksAhead: 1 }), outOfRange);
+  await assert.rejects(w.pull({ clocksAhead: 1 }), outOfRange);
   await assert.rejects(w.configure({ consistency: "asp" }), outOfRange);
   await w.push(Float32Array.of(1, 2));
   assert.deepEqual([...(await w.pull())], [1, 2]);

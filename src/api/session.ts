@@ -15,67 +15,73 @@ import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { badArgument, showValue, unsupported, WeighbridgeError } from "../base/errors.ts";
-import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
+import type { ListenOptions } from "../base/event-listeners.ts";
+import { refuseFormer } from "../base/former-members.ts";
+import { checkWaitOptions, moreThanOptions, WAIT_NAMES } from "../base/known-options.ts";
 import type { Log } from "../base/log.ts";
 import type { LeaveBarrier } from "../cluster/cluster-node.ts";
-import { checkpointSave } from "../contracts/checkpoints.ts";
-import { type Contract, checkWorkerFunction, isContract, isWorkerFunction } from "../contracts/contract.ts";
+import type { Contract } from "../contracts/contract.ts";
+import { checkWorkerFunction } from "../contracts/known-function.ts";
 import type { WorkerFunction, WorkerHandler } from "../contracts/worker-function.ts";
-import type { ParameterSpec } from "../store/parameter-spec.ts";
+import type { RowElement } from "../kernel/row-element.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { Group } from "../wire/node-id.ts";
-import { type RosterView, serverRanks } from "../wire/roster.ts";
+import { serverRanks } from "../wire/roster.ts";
 import type { CatalogueClient } from "../worker/catalogue-client.ts";
 import type { Collective } from "../worker/collective.ts";
 import type { Embedding } from "../worker/embedding.ts";
 import type { FunctionClient } from "../worker/function-client.ts";
+import type { HeldUpdates } from "../worker/held-updates.ts";
+import type { LongWaits } from "../worker/long-waits.ts";
 import type { ParameterEngine } from "../worker/parameter-engine.ts";
 import type { RendezvousClient } from "../worker/rendezvous-client.ts";
 import type { FunctionCallSettings, FunctionLoad, FunctionRequest } from "../worker/router/function-request.ts";
+import type { SessionEventMap, SessionEventName, SessionEvents } from "../worker/session-events.ts";
 import type { Tensor } from "../worker/tensor.ts";
-import type { UnitClient, UnitOptions } from "../worker/unit-client.ts";
+import type { UnitClient } from "../worker/unit-client.ts";
 import type { UnitFeed } from "../worker/unit-feed.ts";
-import type { Worker } from "../worker/worker.ts";
-import { CLOCK_MAX, LAST_PRIORITY, type WorkerClock } from "../worker/worker-clock.ts";
-import type { WorkerMesh } from "../worker/worker-mesh.ts";
+import type { UnitOptions, Units } from "../worker/units.ts";
+import { CLOCK_MAX, type WorkerClock } from "../worker/worker-clock.ts";
 import type { WorkerServices } from "../worker/worker-services.ts";
-import type { CheckpointOptions, RestoredCheckpoint, ServerCalls, TakenCheckpoint } from "./checkpoint.ts";
+import type { Checkpoint, CheckpointOptions, RestoredCheckpoint, RestoreOptions, ServerCalls, TakenCheckpoint } from "./checkpoint.ts";
 import { checkCheckpointOptions, checkStep, restoreCheckpoint, takeCheckpoint } from "./checkpoint.ts";
-import { type FunctionTarget, routeOf } from "./function-target.ts";
+import { serverCalls } from "./checkpoint-calls.ts";
+import { checkCall, type FunctionTarget, routeOf, withFate } from "./function-target.ts";
+import { type CutWatch, OpenCheckpoint } from "./open-checkpoint.ts";
+import { describeParameter, type ParameterDescription } from "./parameter-description.ts";
 import { ParameterFiles } from "./parameter-files.ts";
-import type { ElementOf, EmbeddingOptions, RowTypeOption, TensorOptions } from "./parameter-options.ts";
-import { embeddingSpec, tensorSpec, whateverIs } from "./parameter-options.ts";
+import type {
+  DtypeOption,
+  ElementOf,
+  EmbeddingOptions,
+  OpenEmbeddingOptions,
+  OpenTensorOptions,
+  TensorOptions,
+} from "./parameter-options.ts";
+import { wantedEmbedding, wantedTensor } from "./parameter-options.ts";
+import type { SessionNode } from "./session-node.ts";
 
-const CALL_OPTIONS: readonly string[] = ["priority", "scope", "into", "passing", "countedAs", ...WAIT_NAMES];
 /** What the bytes of saving one parameter are counted as. */
 const PARAMETER_SAVE = "wb/parameter/save";
+const UNIT_OPTIONS: readonly string[] = ["epoch", "batchCount", "partCount", "assignment", "partsMax", "idleMs", ...WAIT_NAMES];
 const CLOSE_OPTIONS: readonly string[] = ["barrier", ...WAIT_NAMES];
 
-/** The node under a session: a WorkerNode. */
-export type SessionNode = {
-  /** Undefined on a node of another role. */
-  readonly worker?: Worker | undefined;
-  /** Its links with the other workers. */
-  readonly mesh?: WorkerMesh | undefined;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly role: string;
-  readonly rank: number;
-  readonly workerCount: number;
-  readonly roster: RosterView;
-  barrier(group: number, customer: number, wait?: WaitOptions): Promise<void>;
-  finalize(options?: { readonly barrier?: LeaveBarrier } & WaitOptions): Promise<void>;
-};
-
+/**
+ * A worker's or a guest's place in a job, made by connect(): it opens parameters by name, calls functions, and ends
+ * iterations.
+ */
 export class Session {
   readonly #node: SessionNode;
   readonly #engine: ParameterEngine;
   readonly #functions: FunctionClient;
   readonly #units: UnitClient;
-  /** Where the workers of a job wait for each other, each with a small value. Nobody waits for the dead. */
+  /** @internal Where the workers of a job wait for each other, each with a small value. Nobody waits for the dead. */
   readonly rendezvous: RendezvousClient;
-  /** Fires when the job is to have fewer workers and this one is asked to leave: end what is under way, then close. */
-  readonly leaving: AbortSignal;
+  /** @internal Says in the log what this worker waits for when a wait for clocks lasts long. */
+  readonly longWaits: Pick<LongWaits, "describeOwn" | "tell">;
+  /** @internal What faces keep back of their updates, to be sent when the process ends without `close()`. */
+  readonly held: HeldUpdates;
+  readonly #events: SessionEvents;
   readonly #catalogue: CatalogueClient;
   readonly #files = new ParameterFiles();
   readonly #clock: WorkerClock;
@@ -95,7 +101,9 @@ export class Session {
     this.#node = node;
     this.#units = sessions.units;
     this.rendezvous = sessions.rendezvous;
-    this.leaving = sessions.leaving;
+    this.#events = sessions.events;
+    this.longWaits = sessions.longWaits;
+    this.held = sessions.held;
     this.#catalogue = sessions.catalogue;
     this.#engine = sessions.open({ rank, clock, log });
     this.#functions = this.#engine.functions;
@@ -104,8 +112,8 @@ export class Session {
   }
 
   /**
-   * Joins the clock set of every server. Throws BAD_ARGUMENT on a node that is no worker, or without servers, and
-   * UNSUPPORTED on one of the kv face alone.
+   * @internal Joins the clock set of every server. Throws BAD_ARGUMENT on a node that is no worker, or without servers,
+   * and UNSUPPORTED on one of the kv face alone.
    */
   static async open(node: SessionNode, wait: WaitOptions = {}): Promise<Session> {
     const { worker } = node;
@@ -129,16 +137,17 @@ export class Session {
     return role === "guest" ? roster.nodes.filter((entry) => entry.role === "worker").length : workerCount;
   }
 
+  /** How many servers the job has now. */
   get serverCount(): number {
     return this.#functions.servers.length;
   }
 
-  /** Where its node says what is worth knowing. */
+  /** @internal Where its node says what is worth knowing. */
   get log(): Log {
     return this.#node.log;
   }
 
-  /** What its deadlines go by. */
+  /** @internal What its deadlines go by. */
   get time(): Clock {
     return this.#node.clock;
   }
@@ -148,56 +157,100 @@ export class Session {
     return this.#clock.value;
   }
 
+  // Those that make a parameter come last: the compiler explains a call by the last one, such as a missing optimizer.
+
+  /** Opens a tensor that was made already. Throws UNKNOWN_PARAMETER if there is none of this name. */
+  async tensor(name: string, options?: OpenTensorOptions): Promise<Tensor>;
   /**
-   * Opens the tensor of this name, or makes it. Throws SPEC_MISMATCH if somebody described it differently (Session.S1).
-   * Without options it opens what is there, and throws UNKNOWN_PARAMETER if nobody has made it.
+   * Opens the tensor of this name, or makes it. Throws SPEC_MISMATCH if another worker described it differently
+   * (Session.S1).
+   *
+   * @example
+   * const w = await session.tensor("dense1/w", { shape: [128, 784], optimizer: { type: "adam" } });
    */
-  async tensor(name: string, options?: TensorOptions, wait: WaitOptions = {}): Promise<Tensor> {
-    checkWaitOptions(wait);
-    return await this.#engine.tensor(options === undefined ? whateverIs("tensor", name) : tensorSpec(name, options), wait);
+  async tensor(name: string, options: TensorOptions): Promise<Tensor>;
+  async tensor(name: string, options: TensorOptions | OpenTensorOptions = {}, more?: unknown): Promise<Tensor> {
+    if (more !== undefined) throw moreThanOptions(more, `tensor ${name}`);
+    const { timeoutMs, signal } = options ?? {};
+    return await this.#engine.tensor(wantedTensor(name, options), { timeoutMs, signal });
   }
 
   /**
-   * The same for a table. One whose rows are not of f32 is opened without options as `embedding<"i64">(name)`; one with
-   * a row type of a user's own throws UNSUPPORTED then, because this process has to have the type.
+   * Opens an embedding that was made already, with rows of this dtype. Throws UNKNOWN_PARAMETER if there is none of
+   * this name, SPEC_MISMATCH if its rows are made of something else.
+   *
+   * @example
+   * const counts = await session.embedding("counts", { dtype: "i64" });
    */
-  async embedding<T extends RowTypeOption = "f32">(
+  async embedding<T extends DtypeOption>(
     name: string,
-    options?: EmbeddingOptions<T>,
-    wait: WaitOptions = {},
-  ): Promise<Embedding<ElementOf<T>>> {
-    checkWaitOptions(wait);
-    const wanted = options === undefined ? whateverIs("table", name) : embeddingSpec(name, options);
-    return await this.#engine.embedding<ElementOf<T>>(wanted, wait, typeof options?.rowType === "object" ? options.rowType : undefined);
+    options: OpenEmbeddingOptions<T> & { readonly dtype: T },
+  ): Promise<Embedding<ElementOf<T>>>;
+  /**
+   * Opens an embedding that was made already, whatever its rows are made of: `dtype` of what is returned says it.
+   * Throws UNKNOWN_PARAMETER if there is none of this name, UNSUPPORTED for rows of a psRowType(), which has to be
+   * given as the `dtype`.
+   */
+  async embedding(name: string, options?: OpenEmbeddingOptions): Promise<Embedding<RowElement>>;
+  /**
+   * Opens the embedding of this name, or makes it. Its rows are of f32 unless a `dtype` says otherwise. Throws
+   * SPEC_MISMATCH if another worker described it differently.
+   *
+   * @example
+   * const users = await session.embedding("users", { dim: 16, optimizer: { type: "adagrad" } });
+   */
+  async embedding<T extends DtypeOption = "f32">(name: string, options: EmbeddingOptions<T>): Promise<Embedding<ElementOf<T>>>;
+  async embedding(
+    name: string,
+    options: EmbeddingOptions<DtypeOption> | OpenEmbeddingOptions<DtypeOption | undefined> = {},
+    more?: unknown,
+  ): Promise<Embedding<RowElement>> {
+    if (more !== undefined) throw moreThanOptions(more, `embedding ${name}`);
+    const { timeoutMs, signal, dtype } = options ?? {};
+    return await this.#engine.embedding(wantedEmbedding(name, options), { timeoutMs, signal }, dtype);
   }
 
-  /** Calls a function that the servers were started with, on one of them. Its errors come back as errors. */
+  /**
+   * Calls a function that the servers were started with, on one of them. Its errors come back as errors.
+   *
+   * @example
+   * const { rows } = await session.call(rowCount, { server: 0 }, { table: "users" }, { timeoutMs: 1000 });
+   * const { similar } = await session.call(nearest, { key: "user:5" }, { count: 10 }); // the server that has this key
+   */
   async call<Q extends Fields, R extends Fields>(
     fn: Contract<Q, R>,
     target: FunctionTarget,
     request: FieldValues<Q>,
     options: FunctionCallSettings & WaitOptions = {},
   ): Promise<FieldValues<R>> {
-    checkFunction(fn);
-    checkWaitOptions(options, CALL_OPTIONS, "the options of a call");
-    return await this.#functions.call(fn, routeOf(target, this.#functions.servers), request, options);
+    checkCall(fn, options);
+    return await withFate(fn, () => this.#functions.call(fn, routeOf(target, this.#functions.servers), request, options));
   }
 
-  /** Calls a function of every server; the answers in the order of their ranks. */
+  /**
+   * Calls a function of every server; the answers in the order of their ranks.
+   *
+   * @example
+   * const counts = await session.callAll(rowCount, { table: "users" });
+   * const total = counts.reduce((sum, { rows }) => sum + rows, 0);
+   */
   async callAll<Q extends Fields, R extends Fields>(
     fn: Contract<Q, R>,
     request: FieldValues<Q>,
     options: FunctionCallSettings & WaitOptions = {},
   ): Promise<FieldValues<R>[]> {
-    checkFunction(fn);
-    checkWaitOptions(options, CALL_OPTIONS, "the options of a call");
-    return await this.#functions.callAll(fn, request, options);
+    checkCall(fn, options);
+    return await withFate(fn, () => this.#functions.callAll(fn, request, options));
   }
 
   /**
    * Serves a function, which servers call over the connections that this worker has opened (`context.workers`): with
    * `handler`, or with the one that the function brings. Returns how to end that. A caller that asks a server to call
    * it serves it first. Throws BAD_ARGUMENT when it is served already, and for two handlers or none.
+   *
+   * @example
+   * const stop = session.serve(progress, () => ({ step }));
+   * stop(); // when servers need it no more
    */
   serve<Q extends Fields, R extends Fields>(fn: WorkerFunction<Q, R>, handler?: WorkerHandler<Q, R>): () => void {
     const { worker } = this.#node;
@@ -206,7 +259,10 @@ export class Session {
     return worker.serve(fn, handler);
   }
 
-  /** Waits for something of this session, as long as `wait` allows; it goes on even when nobody waits any more. */
+  /**
+   * @internal Waits for something of this session, as long as `wait` allows; it goes on even when nobody waits any
+   * more.
+   */
   async wait<T>(promise: Promise<T>, what: string, wait: WaitOptions = {}): Promise<T> {
     try {
       checkWaitOptions(wait);
@@ -218,8 +274,8 @@ export class Session {
   }
 
   /**
-   * Calls a function of the owners of these keys, as tables place them; `shareOf` says what the owner of those at some
-   * positions is asked for.
+   * @internal Calls a function of the owners of these keys, as tables place them; `shareOf` says what the owner of
+   * those at some positions is asked for.
    */
   async callOwners<Q extends Fields, R extends Fields>(
     fn: Contract<Q, R>,
@@ -227,86 +283,125 @@ export class Session {
     shareOf: (positions: readonly number[]) => Pick<FunctionRequest<Q, R>, "request" | "answered">,
     options: FunctionCallSettings & WaitOptions = {},
   ): Promise<void> {
-    checkFunction(fn);
-    checkWaitOptions(options, CALL_OPTIONS, "the options of a call");
-    await this.#functions.callOwners(fn, keys, shareOf, options);
+    checkCall(fn, options);
+    await withFate(fn, () => this.#functions.callOwners(fn, keys, shareOf, options));
   }
 
-  /** Counts the payload bytes of every function from now on. */
+  /** @internal Counts the payload bytes of every function from now on. */
   startRecord(): void {
     this.#functions.startRecord();
   }
 
-  /** What was counted since `startRecord`, or since the last time, by the functions' names. */
+  /** @internal What was counted since `startRecord`, or since the last time, by the functions' names. */
   takeLoads(): ReadonlyMap<string, Readonly<FunctionLoad>> {
     return this.#functions.takeLoads();
   }
 
+  /** @internal Ends all clocks before this one, if this worker stands below it. Throws OUT_OF_RANGE as `clock` does. */
+  advanceTo(clock: number): number {
+    if (this.#node.role === "guest") this.#refuse("advanceTo()");
+    return this.#clock.advanceTo(clock);
+  }
+
   /**
-   * Joins the clock set anew: of what this worker pushed to parameters with sync updates, the clock that it had not
-   * ended is dropped (spec/consistency.md, W5), so that its work can be done again after a failure, and counts once
-   * on every server. Never moves this worker's clock back.
+   * Whether the job is to have fewer workers and this one was asked to leave: end what is under way, then close. The
+   * event "leaving" comes when it is asked.
    */
-  async rejoin(wait: WaitOptions = {}): Promise<void> {
-    checkWaitOptions(wait);
+  get isLeaving(): boolean {
+    return this.#events.isLeaving;
+  }
+
+  /**
+   * Calls `listener` whenever the event comes, until `removeEventListener`, until `signal` fires, or once. A listener
+   * that throws, or whose promise rejects, is logged as an error and changes nothing else. Only a listener for
+   * "leaving" keeps the process alive. Throws BAD_ARGUMENT for an event that does not exist.
+   *
+   * @example
+   * session.addEventListener("serverlost", ({ server, isAwaited }) => report(server, isAwaited));
+   * session.addEventListener("leaving", () => units.retire(), { once: true });
+   */
+  addEventListener<K extends SessionEventName>(
+    type: K,
+    listener: (event: SessionEventMap[K]) => unknown,
+    options: ListenOptions = {},
+  ): void {
+    this.#events.add(type, listener, options);
+  }
+
+  /** Ends what `addEventListener` began with the same event and function; one that does not listen is ignored. */
+  removeEventListener<K extends SessionEventName>(type: K, listener: (event: SessionEventMap[K]) => unknown): void {
+    this.#events.remove(type, listener);
+  }
+
+  /**
+   * Calls `listener` with the error that the next call gets when this worker was taken for dead, while others went on,
+   * as soon as that is known. Returns the function that stops it. For the tables face; users listen for "rejoined".
+   * @internal
+   */
+  onClockLost(listener: (error: WeighbridgeError) => void): () => void {
+    return this.#clock.onLost(listener);
+  }
+
+  /**
+   * Joins the clock set again: of what this worker pushed to parameters with sync updates, the clock that it had not
+   * ended is dropped, so that its work can be done again after a failure, and counts once on every server. Never moves
+   * this worker's clock back.
+   */
+  async rejoin(options: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(options);
     if (this.#node.role === "guest") this.#refuse("rejoin()");
-    await this.wait(this.#clock.rejoin(), "the clock set", wait);
+    await this.wait(this.#clock.rejoin(), "the clock set", options);
   }
 
   /**
    * Leaves the clock set until `rejoin`, as often as it likes: this worker has ended its clock, and under BSP and SSP
-   * nobody waits for it. What it pushes meanwhile fails with NOT_JOINED.
+   * no worker waits for it. What it pushes meanwhile fails with NOT_JOINED.
    */
-  async leaveClocks(wait: WaitOptions = {}): Promise<void> {
-    checkWaitOptions(wait);
+  async leaveClocks(options: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(options);
     if (this.#node.role === "guest") this.#refuse("leaveClocks()");
-    await this.#clock.leave(wait);
+    await this.#clock.leave(options);
   }
 
   /**
-   * Saves all parameters as they are when every worker has finished the clocks before this one's, while training goes
-   * on (spec/consistency.md, D1). One worker calls it. Rejects with QUEUE_FULL while another checkpoint is being taken,
-   * UNSUPPORTED when the servers have no checkpoint directory, CHECKPOINT_IO, ARENA_FULL; earlier checkpoints stay as
-   * they are.
+   * Saves all parameters as they are when every worker has finished the clocks before this one's, while training
+   * continues. One worker calls it. Returns two promises: `cut`, for a caller that must not change the parameters
+   * before, and `saved`. They reject with QUEUE_FULL while another checkpoint is being taken, UNSUPPORTED when the
+   * servers have no checkpoint directory, CHECKPOINT_IO, ARENA_FULL; earlier checkpoints stay as they are. Throws
+   * BAD_ARGUMENT.
+   *
+   * @example
+   * const { path } = await session.checkpoint({ keep: 3 }).saved;
    */
-  async checkpoint(options: CheckpointOptions = {}, wait: WaitOptions = {}): Promise<TakenCheckpoint> {
-    checkWaitOptions(wait);
-    checkCheckpointOptions(options);
-    const { clock = this.clocks } = options;
+  checkpoint(options?: CheckpointOptions): Checkpoint;
+  checkpoint(options: CheckpointOptions = {}, more?: unknown): Checkpoint {
+    if (more !== undefined) throw moreThanOptions(more, "checkpoint");
+    const { clock = this.clocks } = checkCheckpointOptions(options);
     if (!(Number.isSafeInteger(clock) && clock >= this.clocks && clock <= CLOCK_MAX)) {
       const why = clock > CLOCK_MAX ? `clocks end at ${CLOCK_MAX}` : `this worker has finished ${this.clocks} already`;
       throw badArgument(`a checkpoint at clock ${showValue(clock)}: ${why}`);
     }
-    if (this.#saving !== undefined || this.#files.isSaving) throw isSavingAlready();
-    const createdAt = new Date().toISOString();
-    const taken = takeCheckpoint(this.#serverCalls(wait), { ...options, clock, createdAt });
-    this.#saving = { clock, ended: taken.catch(() => {}) }; // its caller gets the error
-    try {
-      return await taken;
-    } finally {
-      this.#saving = undefined;
-    }
+    return new OpenCheckpoint((watch) => this.#save({ ...options, clock }, watch));
   }
 
   /**
    * Saves one parameter, apart from the checkpoints of the job, in a directory below the servers' checkpoint directory.
-   * It replaces what was saved there before. Rejects as `checkpoint` does, and with
-   * UNKNOWN_PARAMETER.
+   * It replaces what was saved there before. Rejects as `checkpoint` does, and with UNKNOWN_PARAMETER.
    */
-  async saveParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
-    checkWaitOptions(wait);
+  async saveParameter(name: string, directory: string, options: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(options);
     if (this.#saving !== undefined) throw isSavingAlready(); // the servers would give that one up for this
-    await this.#files.save(this.#serverCalls(wait, PARAMETER_SAVE), name, directory, () => this.clocks);
+    await this.#files.save(this.#serverCalls(options, PARAMETER_SAVE), name, directory, () => this.clocks);
   }
 
   /**
-   * Brings a parameter to where `saveParameter` saved it, for all workers, while training goes on; by any number of
+   * Brings a parameter to where `saveParameter` saved it, for all workers, while training continues; by any number of
    * servers. Rejects with CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, which name the file, and with UNSUPPORTED for one
    * whose consistency is not "asp"; it is then as it was.
    */
-  async loadParameter(name: string, directory: string, wait: WaitOptions = {}): Promise<void> {
-    checkWaitOptions(wait);
-    await this.#files.load(this.#serverCalls(wait), name, directory);
+  async loadParameter(name: string, directory: string, options: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(options);
+    await this.#files.load(this.#serverCalls(options), name, directory);
   }
 
   /**
@@ -314,10 +409,11 @@ export class Session {
    * servers took it, and this worker to its clock. Every worker of the cluster calls it. Rejects with
    * CHECKPOINT_MISSING, _TORN, _FOREIGN or _IO, which name the file.
    */
-  async restore(options: { readonly step?: number } = {}, wait: WaitOptions = {}): Promise<RestoredCheckpoint> {
-    checkWaitOptions(wait);
-    checkOptions(options, ["step"], "the options of a restore");
-    const { step } = options;
+  async restore(options?: RestoreOptions): Promise<RestoredCheckpoint>;
+  async restore(options: RestoreOptions = {}, more?: unknown): Promise<RestoredCheckpoint> {
+    if (more !== undefined) throw moreThanOptions(more, "restore");
+    checkWaitOptions(options, ["step", ...WAIT_NAMES], "the options of a restore");
+    const { step, ...wait } = options;
     checkStep("step", step);
     const restored = await restoreCheckpoint(this.#serverCalls(wait), step);
     this.#clock.raise(restored.clock);
@@ -325,25 +421,45 @@ export class Session {
   }
 
   /** Waits until every worker stands here. Rejects with NODE_DEAD when one dies meanwhile. */
-  async barrier(wait: WaitOptions = {}): Promise<void> {
-    checkWaitOptions(wait);
+  async barrier(options: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(options);
     if (this.#node.role === "guest") this.#refuse("barrier()");
-    await this.#node.barrier(Group.WORKERS, 0, wait);
+    void this.#clock.forCall; // WorkerClock.J12
+    await this.#node.barrier(Group.WORKERS, 0, options);
   }
 
   /**
-   * The units of an epoch that the scheduler lends to this worker: every unit is done once by somebody, again only if a
-   * worker died with it. All workers describe the epoch alike; the second that does not gets SPEC_MISMATCH. A feed per
-   * epoch: `next`, and `done` once its updates are acknowledged.
+   * The units of an epoch that the scheduler lends to this worker, as a loop: every unit is done once by some worker,
+   * again only if a worker died with it. All workers describe the epoch alike; the second that does not gets
+   * SPEC_MISMATCH. While there is no unit for this worker, the loop ends clocks, so that no worker waits for it. In
+   * rounds it ends all clocks. Leaving the loop gives back what is not done. `timeoutMs` bounds the wait for each unit.
+   *
+   * @example
+   * const epoch = { epoch: 0, batchCount: 937, partCount: session.workerCount, assignment: "even" } as const;
+   * for await (const unit of session.units("train", epoch)) {
+   *   await w.push(gradientOf(unit.batch, unit.part));
+   *   session.clock();
+   *   unit.done();
+   * }
    */
-  async units(name: string, options: UnitOptions, wait: WaitOptions = {}): Promise<UnitFeed> {
-    checkWaitOptions(wait);
-    const known = ["epoch", "batchCount", "partCount", "assignment", "partsMax", "idleMs"] as const;
-    checkOptions(options, known, `the options of units ${showValue(name)}`);
-    return await this.#units.open(name, { ...options, firstClock: this.clocks }, wait);
+  units(name: string, options: UnitOptions): Units;
+  units(name: string, options: UnitOptions, more?: unknown): Units {
+    if (more !== undefined) throw moreThanOptions(more, `units ${showValue(name)}`);
+    checkWaitOptions(options, UNIT_OPTIONS, `the options of units ${showValue(name)}`);
+    if (this.#node.role === "guest") this.#refuse("units()");
+    const isBoundByClocks = (): boolean => this.#engine.isBoundByClocks;
+    return this.#units.loop(name, options, { clock: this.#clock, isBoundByClocks, events: this.#events });
   }
 
-  /** The first epoch, from `epoch` on, in which nothing is left for this worker. Infinity if there is none. */
+  /** @internal The same for a face, which ends clocks itself. */
+  async openUnits(name: string, options: UnitOptions): Promise<UnitFeed> {
+    checkWaitOptions(options, UNIT_OPTIONS, `the options of units ${showValue(name)}`);
+    return await this.#units.open(name, { ...options, firstClock: this.clocks });
+  }
+
+  /**
+   * @internal The first epoch, from `epoch` on, in which nothing is left for this worker. Infinity if there is none.
+   */
   nextEpochOver(name: string, epoch: number): number {
     return this.#units.nextOver(name, epoch);
   }
@@ -352,23 +468,42 @@ export class Session {
    * Operations among the workers, without servers: sums, exchanges, broadcasts. Waits until all workers that live have
    * called it; one that is open is given again. Throws UNSUPPORTED over ps-lite's protocol, DEADLINE with the names of
    * those that are missing.
+   *
+   * @example
+   * const collective = await session.collective();
+   * await collective.allReduce(gradient); // every worker's `gradient` is now the sum of all
    */
-  async collective(wait: WaitOptions = {}): Promise<Collective> {
+  async collective(options: WaitOptions = {}): Promise<Collective> {
     const { mesh } = this.#node;
-    checkWaitOptions(wait);
+    checkWaitOptions(options);
     if (mesh === undefined) throw unsupported("this worker is not joined with the others");
     if (this.#collective?.isClosed === false) return this.#collective;
-    this.#openingCollective ??= this.#engine.openCollective(mesh, wait).finally(() => {
+    this.#openingCollective ??= this.#engine.openCollective(mesh, options).finally(() => {
       this.#openingCollective = undefined;
     });
-    this.#collective = await this.wait(this.#openingCollective, "the other workers", wait);
+    this.#collective = await this.wait(this.#openingCollective, "the other workers", options);
     return this.#collective;
   }
 
-  /** The specs of all parameters there are, as the scheduler knows them, in the order in which they were first made. */
-  async parameters(wait: WaitOptions = {}): Promise<readonly ParameterSpec[]> {
-    checkWaitOptions(wait);
-    return await this.#catalogue.list(wait);
+  /**
+   * @internal As `collective`, for workers that make every step together. One that comes while the others make their
+   * steps is outside the clock set until they admit it, and returns at their clock. No worker spends a clock by coming.
+   */
+  async stepCollective(options: WaitOptions = {}): Promise<Collective> {
+    const { mesh } = this.#node;
+    if (mesh === undefined || this.#collective?.isClosed === false) return await this.collective(options);
+    const { generation } = await this.wait(mesh.look(), "the scheduler", options);
+    if (generation === 0) return await this.collective(options); // it waits for every worker: none makes steps yet
+    await this.#clock.stepAside(options);
+    const collective = await this.collective(options);
+    await this.rejoin(options);
+    return collective;
+  }
+
+  /** All parameters there are, as the scheduler knows them, in the order in which they were first made. */
+  async parameters(options: WaitOptions = {}): Promise<readonly ParameterDescription[]> {
+    checkWaitOptions(options);
+    return (await this.#catalogue.list(options)).map(describeParameter);
   }
 
   /**
@@ -379,24 +514,40 @@ export class Session {
    * up, and rejects with CLOSED; so may a checkpoint that waits for a clock which this worker has not ended. Called
    * again once it is closed, or while it closes, it does nothing more: `await using` may follow.
    */
-  async close(options: { readonly barrier?: LeaveBarrier } & WaitOptions = {}): Promise<void> {
+  async close(options: { readonly barrier?: LeaveBarrier | undefined } & WaitOptions = {}): Promise<void> {
     checkWaitOptions(options, CLOSE_OPTIONS, "the options of a close");
-    this.#closing ??= this.#flushAndLeave({ ...(this.leaving.aborted ? { barrier: false } : {}), ...options }).catch((thrown: unknown) => {
+    this.#closing ??= this.#flushAndLeave({ ...options, barrier: options.barrier ?? !this.isLeaving }).catch((thrown: unknown) => {
       this.#closing = undefined; // it may be tried otherwise, without the barrier for instance
       throw thrown;
     });
     await this.#closing;
   }
 
+  /** Closes the session, as `close()` does. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
 
-  async #flushAndLeave(options: { readonly barrier?: LeaveBarrier } & WaitOptions): Promise<void> {
+  async #save(
+    { timeoutMs, signal, ...options }: CheckpointOptions & { readonly clock: number },
+    watch: CutWatch,
+  ): Promise<TakenCheckpoint> {
+    if (this.#saving !== undefined || this.#files.isSaving) throw isSavingAlready();
+    const createdAt = new Date().toISOString();
+    const taken = takeCheckpoint(this.#serverCalls({ timeoutMs, signal }), { ...options, ...watch, createdAt });
+    this.#saving = { clock: options.clock, ended: taken.catch(() => {}) }; // its caller gets the error
+    try {
+      return await taken;
+    } finally {
+      this.#saving = undefined;
+    }
+  }
+
+  async #flushAndLeave(options: { readonly barrier?: LeaveBarrier | undefined } & WaitOptions): Promise<void> {
     try {
       if (options.barrier !== false) await this.#endSaves(options);
-      const { deadlineMs, signal } = options;
-      await this.#units.close({ deadlineMs, signal });
+      const { timeoutMs, signal } = options;
+      await this.#units.close({ timeoutMs, signal });
       await this.#collective?.close();
       await this.#engine.flush(options);
     } finally {
@@ -404,12 +555,12 @@ export class Session {
     }
   }
 
-  async #endSaves({ deadlineMs, signal }: WaitOptions): Promise<void> {
+  async #endSaves({ timeoutMs, signal }: WaitOptions): Promise<void> {
     const saving = this.#saving !== undefined && this.#saving.clock <= this.clocks ? this.#saving.ended : undefined;
-    await this.wait(Promise.all([saving, this.#files.ended]), "what is being saved", { deadlineMs, signal });
+    await this.wait(Promise.all([saving, this.#files.ended]), "what is being saved", { timeoutMs, signal });
   }
 
-  async #leave(options: { readonly barrier?: LeaveBarrier } & WaitOptions): Promise<void> {
+  async #leave(options: { readonly barrier?: LeaveBarrier | undefined } & WaitOptions): Promise<void> {
     if (this.#node.role === "guest") return await this.#node.finalize({ ...options, barrier: false });
     try {
       await this.#clock.leave(options);
@@ -425,30 +576,16 @@ export class Session {
   }
 
   #serverCalls(wait: WaitOptions, countedAs?: string): ServerCalls {
-    return {
-      servers: serverRanks(this.#node.roster),
-      call: (server, fn, request) =>
-        this.#functions.call(fn, { server }, request, { ...wait, countedAs, priority: checkpointPriority(fn.name) }),
-    };
+    return serverCalls(this.#functions, this, { servers: serverRanks(this.#node.roster), wait, countedAs });
   }
 }
 
-/**
- * The cut comes behind everything else that was asked: what was pushed before is in it. What follows it comes first:
- * until then what changes is kept twice.
- */
-function checkpointPriority(name: string): number {
-  const { begin, write, commit, abandon } = checkpointSave;
-  return [begin, write, commit, abandon].some((fn) => fn.name === name) ? -LAST_PRIORITY - 1 : LAST_PRIORITY;
-}
+refuseFormer(Session, {
+  leaving: 'session.isLeaving, and session.addEventListener("leaving", listener) for the moment',
+  onTakenOut: 'session.addEventListener("rejoined", listener)',
+  unitFeed: "for await (const unit of session.units(name, options))",
+});
 
 function isSavingAlready(): WeighbridgeError {
   return new WeighbridgeError("QUEUE_FULL", "this worker is taking a checkpoint; there is one at a time", { retryable: true });
-}
-
-function checkFunction(fn: unknown): void {
-  if (isWorkerFunction(fn))
-    throw badArgument(`${fn.name} is a function of workers, which servers call: a worker calls functions of servers`);
-  if (isContract(fn)) return;
-  throw badArgument(`what is called is a function that psFunction() made, not ${showValue(fn)}`);
 }

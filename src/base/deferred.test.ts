@@ -11,7 +11,7 @@ test("a promise that comes in time is what the waiter gets, and the timer is gon
   const clock = new SimClock();
   const deferred = new Deferred<number>();
   clock.after(5, () => deferred.resolve(42));
-  assert.equal(await clock.runUntil(waitFor(deferred.promise, "it", clock, { deadlineMs: 10 })), 42);
+  assert.equal(await clock.runUntil(waitFor(deferred.promise, "it", clock, { timeoutMs: 10 })), 42);
   assert.equal(clock.pendingCount, 0);
 });
 
@@ -24,7 +24,7 @@ test("a failure nobody waits for yet is kept for who comes later", async () => {
 
 test("DEADLINE says how long was waited, and for what", async () => {
   const clock = new SimClock();
-  const wait = waitFor(new Deferred<void>().promise, "a miracle", clock, { deadlineMs: 250 });
+  const wait = waitFor(new Deferred<void>().promise, "a miracle", clock, { timeoutMs: 250 });
   await assert.rejects(clock.runUntil(wait), (error) => {
     assert.ok(isWeighbridgeError(error, "DEADLINE"));
     assert.match(error.message, /250 ms for a miracle/);
@@ -36,7 +36,7 @@ test("DEADLINE says how long was waited, and for what", async () => {
 test("an AbortSignal ends the wait with ABORTED and its reason, also one that was aborted before", async () => {
   const clock = new SimClock();
   const controller = new AbortController();
-  const wait = waitFor(new Deferred<void>().promise, "it", clock, { signal: controller.signal, deadlineMs: 1000 });
+  const wait = waitFor(new Deferred<void>().promise, "it", clock, { signal: controller.signal, timeoutMs: 1000 });
   clock.after(1, () => controller.abort("enough"));
   const isAborted = (error: unknown): boolean => isWeighbridgeError(error, "ABORTED") && error.cause === "enough";
   await assert.rejects(clock.runUntil(wait), isAborted);
@@ -45,8 +45,8 @@ test("an AbortSignal ends the wait with ABORTED and its reason, also one that wa
 });
 
 test("a deadline that is no time is refused at once", async () => {
-  for (const deadlineMs of [Number.NaN, -1]) {
-    const wait = waitFor(new Deferred<void>().promise, "it", new SimClock(), { deadlineMs });
-    await assert.rejects(wait, (error) => isWeighbridgeError(error, "BAD_ARGUMENT"), `${deadlineMs}`);
+  for (const timeoutMs of [Number.NaN, -1]) {
+    const wait = waitFor(new Deferred<void>().promise, "it", new SimClock(), { timeoutMs });
+    await assert.rejects(wait, (error) => isWeighbridgeError(error, "BAD_ARGUMENT"), `${timeoutMs}`);
   }
 });

@@ -19,19 +19,22 @@ export class Deferred<T> {
   }
 }
 
+/** How long a caller waits. */
 export type WaitOptions = {
   /** How long to wait at most; no limit when left out. */
-  readonly deadlineMs?: number | undefined;
+  readonly timeoutMs?: number | undefined;
+  /** Ends the wait with ABORTED when it fires. */
   readonly signal?: AbortSignal | undefined;
 };
 
 /** Throws BAD_ARGUMENT for an illegal wait; for callers that send something before they wait. */
 export function checkWait(options: WaitOptions): void {
   if (typeof options !== "object" || options === null)
-    throw badArgument(`how to wait is an object, such as { deadlineMs: 1000 }, or left out, not ${showValue(options)}`);
-  const { deadlineMs, signal } = options;
-  if (deadlineMs !== undefined && !(typeof deadlineMs === "number" && deadlineMs >= 0))
-    throw badArgument(`a deadline of ${showValue(deadlineMs)} ms`);
+    throw badArgument(`how to wait is an object, such as { timeoutMs: 1000 }, or left out, not ${showValue(options)}`);
+  const { timeoutMs, signal } = options;
+  if (timeoutMs !== undefined && !(typeof timeoutMs === "number" && timeoutMs >= 0))
+    throw badArgument(`timeoutMs must be a number of milliseconds from 0 on, got ${showValue(timeoutMs)}`);
+  if ("deadlineMs" in options) throw badArgument("deadlineMs is now called timeoutMs");
   if (signal !== undefined && typeof signal?.addEventListener !== "function")
     throw badArgument(`a signal is an AbortSignal, not ${showValue(signal)}`);
 }
@@ -43,20 +46,15 @@ export function checkWait(options: WaitOptions): void {
 export async function waitFor<T>(promise: Promise<T>, what: string, clock: Clock, options: WaitOptions = {}): Promise<T> {
   try {
     checkWait(options);
-    if (options.signal?.aborted) throw aborted(what, options.signal);
+    checkNotAborted(what, options);
   } catch (thrown) {
     Promise.resolve(promise).catch(() => {}); // nobody waits for it
     throw thrown;
   }
-  const { deadlineMs, signal } = options;
-  if (deadlineMs === undefined && signal === undefined) return await promise;
+  const { timeoutMs, signal } = options;
+  if (timeoutMs === undefined && signal === undefined) return await promise;
   const early = new Deferred<never>();
-  const cancelTimer =
-    deadlineMs === undefined
-      ? undefined
-      : clock.after(deadlineMs, () =>
-          early.reject(new WeighbridgeError("DEADLINE", `waited ${Math.round(deadlineMs)} ms for ${what}`, { retryable: true })),
-        );
+  const cancelTimer = timeoutMs === undefined ? undefined : clock.after(timeoutMs, () => early.reject(deadlineError(what, timeoutMs)));
   const onAbort = (): void => early.reject(aborted(what, signal));
   signal?.addEventListener("abort", onAbort, { once: true });
   try {
@@ -67,7 +65,21 @@ export async function waitFor<T>(promise: Promise<T>, what: string, clock: Clock
   }
 }
 
-function aborted(what: string, signal: AbortSignal | undefined): WeighbridgeError {
+/**
+ * Throws ABORTED where the signal has fired already; for callers that send something before they wait. `what` completes
+ * "the wait for …".
+ */
+export function checkNotAborted(what: string, { signal }: WaitOptions): void {
+  if (signal?.aborted) throw aborted(what, signal);
+}
+
+/** `what` completes "waited … for …". */
+export function deadlineError(what: string, timeoutMs: number): WeighbridgeError {
+  return new WeighbridgeError("DEADLINE", `waited ${Math.round(timeoutMs)} ms for ${what}`, { retryable: true });
+}
+
+/** `what` completes "the wait for …". */
+export function aborted(what: string, signal: AbortSignal | undefined): WeighbridgeError {
   return new WeighbridgeError("ABORTED", `the wait for ${what} was aborted`, { cause: signal?.reason });
 }
 
@@ -78,8 +90,8 @@ export async function sleep(clock: Pick<Clock, "after">, delayMs: number): Promi
 /** What is left of a wait that begins now. */
 export function restOf(wait: WaitOptions, clock: Clock): () => WaitOptions {
   const fromMs = clock.nowMs();
-  const { deadlineMs } = wait;
-  return () => (deadlineMs === undefined ? wait : { ...wait, deadlineMs: Math.max(0, deadlineMs - (clock.nowMs() - fromMs)) });
+  const { timeoutMs } = wait;
+  return () => (timeoutMs === undefined ? wait : { ...wait, timeoutMs: Math.max(0, timeoutMs - (clock.nowMs() - fromMs)) });
 }
 
 /**

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { AssertionError, assert as check } from "./assert.ts";
-import { isWeighbridgeError, reasonOf, showValue, WeighbridgeError } from "./errors.ts";
+import { isWeighbridgeError, reasonOf, restated, showValue, WeighbridgeError, withOutcome } from "./errors.ts";
 
 test("an error has a code, may be worth another try, and keeps its cause", () => {
   const cause = new Error("deep down");
@@ -19,6 +19,37 @@ test("isWeighbridgeError looks at the type, and at the code when one is asked fo
   assert.equal(isWeighbridgeError(error, "CLOSED"), true);
   assert.equal(isWeighbridgeError(error, "DEADLINE"), false);
   assert.equal(isWeighbridgeError({ code: "CLOSED" }), false);
+});
+
+test("isWeighbridgeError knows the errors of another copy of the package, which is no instance of this one's class", async () => {
+  const path = "./errors.ts?another-copy";
+  const copy = (await import(path)) as {
+    readonly WeighbridgeError: typeof WeighbridgeError;
+    readonly isWeighbridgeError: typeof isWeighbridgeError;
+  };
+  const theirs: unknown = new copy.WeighbridgeError("DEADLINE", "too late", { outcome: "unknown" });
+  assert.equal(theirs instanceof WeighbridgeError, false);
+  assert.equal(isWeighbridgeError(theirs, "DEADLINE"), true);
+  assert.equal(isWeighbridgeError(theirs, "CLOSED"), false);
+  assert.equal(copy.isWeighbridgeError(new WeighbridgeError("CLOSED", "over"), "CLOSED"), true);
+  for (const other of [new Error("no"), null, undefined, 5, "CLOSED", {}, () => {}]) assert.equal(isWeighbridgeError(other), false);
+});
+
+test("an error keeps what became of an update when it is told again, and what is changed of it", () => {
+  const settled = Promise.resolve("applied" as const);
+  const parts = [{ server: 1, outcome: "unknown" }] as const;
+  const detail = { at: 1 };
+  const error = new WeighbridgeError("DEADLINE", "late", { retryable: true, detail, cause: "why", outcome: "unknown", parts, settled });
+  const again = restated(error, "late again");
+  assert.deepEqual(
+    [again.message, again.cause, again.outcome, again.parts, again.settled],
+    ["late again", error, "unknown", parts, settled],
+  );
+  const other = withOutcome(error, "applied", { retryable: false });
+  assert.deepEqual([other.message, other.cause, other.stack, other.detail], ["late", "why", error.stack, detail]);
+  assert.deepEqual([other.outcome, other.retryable, other.parts], ["applied", false, parts]);
+  assert.equal(withOutcome(error, "unknown", { parts: undefined }).parts, undefined);
+  assert.equal("outcome" in new WeighbridgeError("CLOSED", "over"), false);
 });
 
 test("whatever was thrown has a text", () => {
@@ -60,6 +91,11 @@ test("a failed assertion is a bug of ours, not a WeighbridgeError", () => {
 test("shows numbers, bigints and text as code writes them, lists and objects as JSON", () => {
   const shown = [1.5, NaN, -0, 5n, "x", undefined, null, true, [1, 2n], { a: "b" }, Symbol("s")].map(showValue);
   assert.deepEqual(shown, ["1.5", "NaN", "0", "5n", '"x"', "undefined", "null", "true", '[1,"2n"]', '{"a":"b"}', "Symbol(s)"]);
+});
+
+test("shows an object of a class that JSON shows nothing of by the name of the class", () => {
+  const shown = [new Set([1]), new Map(), [1].values(), new (class Mine {})(), new Date(0), {}].map(showValue);
+  assert.deepEqual(shown, ["a Set", "a Map", "an Array Iterator", "a Mine", '"1970-01-01T00:00:00.000Z"', "{}"]);
 });
 
 test("shows arrays of numbers by their type, and of long values the beginning", () => {

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { checkWait } from "./deferred.ts";
 import { isWeighbridgeError } from "./errors.ts";
 import { checkOptions, checkWaitOptions } from "./known-options.ts";
 
@@ -31,9 +32,19 @@ test("shows what is no object", () => {
 });
 
 test("a wait has a deadline and a signal; more where a call has more", () => {
-  checkWaitOptions({ deadlineMs: 1, signal: undefined });
-  refused(() => checkWaitOptions({ deadlinMs: 1 } as never), /did you mean deadlineMs\?/);
-  refused(() => checkWaitOptions({ deadlineMs: -1 }), /a deadline of -1 ms/);
-  checkWaitOptions({ barrier: false } as never, ["barrier", "deadlineMs"], "the options of a close");
+  checkWaitOptions({ timeoutMs: 1, signal: undefined });
+  refused(() => checkWaitOptions({ timoutMs: 1 } as never), /did you mean timeoutMs\?/);
+  refused(() => checkWaitOptions({ timeoutMs: -1 }), /timeoutMs must be a number of milliseconds from 0 on, got -1/);
+  checkWaitOptions({ barrier: false } as never, ["barrier", "timeoutMs"], "the options of a close");
   refused(() => checkWaitOptions({ barier: false } as never, ["barrier"], "the options of a close"), /of a close have no "barier"/);
+});
+
+test("a signal in place of options is refused with what to write", () => {
+  refused(() => checkWaitOptions(AbortSignal.abort() as never), /^the options of a wait are an object: write \{ signal \} in place/);
+});
+
+test("an option that has another name now is refused with it", () => {
+  refused(() => checkWaitOptions({ deadlineMs: 1 } as never), /^the options of a wait: deadlineMs is now called timeoutMs$/);
+  refused(() => checkOptions({ deadlineMs: 1 }, ["rows"], "the options of w"), /have no "deadlineMs"; there are rows/);
+  refused(() => checkWait({ deadlineMs: 1 } as never), /deadlineMs is now called timeoutMs/);
 });

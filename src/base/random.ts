@@ -1,6 +1,7 @@
 // random — a small seeded generator (32-bit xorshift-multiply counter): one seed gives one run on every machine. For
 // simulation, back-off jitter and tests; not for secrets. `randomToken` is unseeded.
 
+/** A seeded generator: one seed, one sequence, on every machine. */
 export class Random {
   #state: number;
 

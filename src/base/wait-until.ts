@@ -4,5 +4,5 @@ import type { Clock } from "./clock.ts";
 import type { WaitOptions } from "./deferred.ts";
 
 export function waitUntil(untilMs: number, clock: Clock): WaitOptions {
-  return { deadlineMs: Math.max(0, untilMs - clock.nowMs()) };
+  return { timeoutMs: Math.max(0, untilMs - clock.nowMs()) };
 }

@@ -6,13 +6,15 @@ import { Command } from "commander";
 import { unsupported } from "../base/errors.ts";
 import { helpText, type Invocation } from "./command-parts.ts";
 
-const BENCH = new URL("../../bench/main.ts", import.meta.url);
+const BENCH = new URL("bench/main.ts", import.meta.resolve("weighbridge/package.json"));
 
 const HELP = `
 All options are the bench's own; \`weighbridge bench --help\` in the repository lists them.
 
 Example:
   $ weighbridge bench --quick --json bench.json`;
+
+const HELP_FLAGS = ["--help", "-h", "--help-all"];
 
 /** True in the repository; the published package has no bench. */
 export function isBenchHere(): boolean {
@@ -29,7 +31,7 @@ export function benchCommand(_invocation: Invocation): Command {
     .addHelpText("after", helpText(HELP))
     .action(async (args: string[], _options: unknown, command: Command) => {
       if (!isBenchHere()) {
-        if (args.includes("--help") || args.includes("-h")) command.help();
+        if (HELP_FLAGS.some((flag) => args.includes(flag))) command.help();
         throw unsupported("the bench is part of the repository, not of the package: clone it and run `npm run bench`");
       }
       process.argv.splice(1, process.argv.length, fileURLToPath(BENCH), ...args);

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sampleManifest } from "../../test/support/checkpoint-stage.ts";
 import { bytesText, checkpointText } from "./checkpoint-text.ts";
+import { widthOf } from "./text-width.ts";
 
 test("shows what it is of, the parameters and the files", () => {
   const files = [{ file: "server-000-000.safetensors", bytes: 3 * 2 ** 30, headerCrc32: "0123abcd" }];
@@ -18,14 +19,29 @@ test("shows what it is of, the parameters and the files", () => {
 written 2026-01-02T03:04:05.678Z by 2 servers, 3.0 GiB
 workers' clocks: 0: 40, 1: 41
 
-parameter       kind    shape       rows  row type  bytes  optimizer        consistency  columns
-layer1/weights  tensor  10 × 2 × 2    10  f32       320 B  momentum         ssp          values, momentum, step
-users           table   keys × 3      32  f32       896 B  rowwise-adagrad  ssp          keys, values, accumulator, version
+parameter       kind       shape       rows  dtype  bytes  optimizer        consistency  columns
+layer1/weights  tensor     10 × 2 × 2    10  f32    320 B  momentum         ssp          values, momentum, step
+users           embedding  keys × 3      32  f32    896 B  rowwise-adagrad  ssp          keys, values, accumulator, version
 
 file                        server    bytes  header crc32
 server-000-000.safetensors       0  3.0 GiB  0123abcd
 -                                1      0 B  -`,
   );
+});
+
+test("on a terminal every line fits: what the shape tells, and what only JSON needs, is left out, then names are cut", () => {
+  const files = [{ file: "server-000-000.safetensors", bytes: 3 * 2 ** 30, headerCrc32: "0123abcd" }];
+  const manifest = sampleManifest({ root: "/data", step: 12 }, [{ rank: 0, files, vectorClock: [], state: {} }]);
+  const named = { ...manifest, parameters: manifest.parameters.map((one) => ({ ...one, name: `${one.name}/${"点击".repeat(20)}` })) };
+  for (const shown of [manifest, named]) {
+    for (const columns of [80, 90, 120]) {
+      const lines = checkpointText("/data/step-000012", shown, columns).split("\n");
+      for (const line of lines) assert.ok(widthOf(line) <= columns, `${widthOf(line)} of ${columns}: ${line}`);
+    }
+  }
+  const text = checkpointText("/data/step-000012", manifest, 80);
+  assert.match(text, /\nparameter {7}shape {7}rows {2}dtype {2}bytes {2}optimizer {8}consistency\n/);
+  assert.match(text, /\nlayer1\/weights /);
 });
 
 test("consistencies are shown in the words that parameters are made with", () => {
@@ -58,8 +74,8 @@ test("row types and updaters of users are shown by name and version, our row typ
     { ...users, name: "own", optimizer: { kind: "custom", updater: "signMomentum" }, settings: { plugIns: own } },
   ];
   const text = checkpointText("/data", { ...manifest, parameters });
-  assert.match(text, /^counts +table +keys × 3 +32 +i64 +768 B +sum /m);
-  assert.match(text, /^own +table +keys × 3 +32 +topWeights v1 +896 B +signMomentum v3 /m);
+  assert.match(text, /^counts +embedding +keys × 3 +32 +i64 +768 B +sum /m);
+  assert.match(text, /^own +embedding +keys × 3 +32 +topWeights v1 +896 B +signMomentum v3 /m);
 });
 
 test("a checkpoint of nothing is shown as well", () => {

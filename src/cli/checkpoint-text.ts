@@ -4,23 +4,35 @@ import { consistencyText } from "../store/consistency.ts";
 import type { CheckpointManifest, ServerRecord } from "../store/snapshot/checkpoint-manifest.ts";
 import { plugInsOf, type SavedPlugIn } from "../store/snapshot/describe-parameter.ts";
 import { type ParameterRecord, rowBytesOf, VALUES_COLUMN } from "../store/snapshot/parameter-record.ts";
-import { countText, type TextRow, textTable } from "./terminal-text.ts";
+import { countText, foldLine, type TextRow, type TextTable, textTable } from "./terminal-text.ts";
+import { widthOf } from "./text-width.ts";
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 const UNIT = 1024;
 const NOTHING = "-";
 const NUMBERS: ReadonlySet<string> = new Set(["rows", "bytes", "server"]);
-const PARAMETERS_HEAD: TextRow = ["parameter", "kind", "shape", "rows", "row type", "bytes", "optimizer", "consistency", "columns"];
+const PARAMETERS_HEAD: TextRow = ["parameter", "kind", "shape", "rows", "dtype", "bytes", "optimizer", "consistency", "columns"];
+/** Left out where lines would not fit, the first of them first: --json has them, and the shape tells the kind. */
+const LEFT_OUT = ["columns", "kind"];
 const FILES_HEAD: TextRow = ["file", "server", "bytes", "header crc32"];
 
-export function checkpointText(path: string, manifest: CheckpointManifest): string {
+export function checkpointText(path: string, manifest: CheckpointManifest, columns: number = Infinity): string {
   const { parameters, servers } = manifest;
   const named =
     parameters.length === 0
       ? "no parameters"
-      : textTable({ head: PARAMETERS_HEAD, rows: parameters.map(parameterRow), rightAligned: NUMBERS });
-  const stored = textTable({ head: FILES_HEAD, rows: servers.flatMap(fileRows), rightAligned: NUMBERS });
-  return `${headline(path, manifest)}\n${workersLine(manifest)}\n\n${named}\n\n${stored}`;
+      : parametersTable({ head: PARAMETERS_HEAD, rows: parameters.map(parameterRow), rightAligned: NUMBERS, columns });
+  const stored = textTable({ head: FILES_HEAD, rows: servers.flatMap(fileRows), rightAligned: NUMBERS, columns });
+  const folded = (text: string): string => foldLine(text, { columns, indent: 2 }).join("\n");
+  return `${headline(path, manifest).split("\n").map(folded).join("\n")}\n${folded(workersLine(manifest))}\n\n${named}\n\n${stored}`;
+}
+
+function parametersTable(table: TextTable, [left, ...others] = LEFT_OUT): string {
+  const whole = textTable({ ...table, columns: Infinity });
+  const fits = whole.split("\n").every((line) => widthOf(line) <= (table.columns ?? Infinity));
+  if (fits || left === undefined) return fits ? whole : textTable({ ...table, mayCut: true });
+  const without = (row: TextRow): TextRow => row.toSpliced(table.head.indexOf(left), 1);
+  return parametersTable({ ...table, head: without(table.head), rows: table.rows.map(without) }, others);
 }
 
 /** The size of all shard files of a checkpoint together. */
@@ -40,17 +52,18 @@ function workersLine({ workers }: CheckpointManifest): string {
 
 function parameterRow(parameter: ParameterRecord): TextRow {
   const { name, kind, shape, rowCount, width, consistency, columns } = parameter;
+  const kindText = kind === "table" ? "embedding" : kind;
   const shown = kind === "tensor" ? shape.join(" × ") || "scalar" : `keys × ${width}`;
   const rowBytes = rowBytesOf(columns);
   const names = columns.map((column) => column.name).join(", ");
   return [
-    ...[name, kind, shown, String(rowCount), rowTypeText(parameter), bytesText(rowCount * rowBytes)],
+    ...[name, kindText, shown, String(rowCount), dtypeText(parameter), bytesText(rowCount * rowBytes)],
     ...[optimizerText(parameter), consistencyWords(consistency), names],
   ];
 }
 
 /** A built-in type, or the name and version of a user's own. */
-function rowTypeText(parameter: ParameterRecord): string {
+function dtypeText(parameter: ParameterRecord): string {
   const values = parameter.columns.find(({ name }) => name === VALUES_COLUMN);
   return plugInText(parameter, "rowType") ?? values?.dtype.toLowerCase() ?? NOTHING;
 }

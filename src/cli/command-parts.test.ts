@@ -2,7 +2,9 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { configFlags, wrapHelp } from "./command-parts.ts";
+import { Command } from "commander";
+import { loadConfig } from "../node/config/config.ts";
+import { addConfigFlags, configFlags, type Flags, type Invocation, newFlag, wrapHelp } from "./command-parts.ts";
 
 const TEXT = `
 Every process runs the script, which learns
@@ -13,7 +15,7 @@ Exit codes:
   130  Ctrl-C
 
 Examples:
-  $ weighbridge launch -s 2 -w 2 --worker-only -- train.ts --epochs 3`;
+  $ weighbridge launch -s 2 -w 2 -- train.ts --epochs 3`;
 
 test("paragraphs and columns are filled to the width, and commands stay whole", () => {
   assert.equal(
@@ -30,7 +32,7 @@ Exit codes:
   130  Ctrl-C
 
 Examples:
-  $ weighbridge launch -s 2 -w 2 --worker-only -- train.ts --epochs 3`,
+  $ weighbridge launch -s 2 -w 2 -- train.ts --epochs 3`,
   );
 });
 
@@ -49,9 +51,32 @@ test("at every width the words are the same, and only what has no space to break
 });
 
 test("a range of workers is the count that the start waits for, and the most that there may be", () => {
-  assert.deepEqual(configFlags({ workers: "2..8", rank: 1, verbose: true }), { workerCount: "2", workerCountMax: "8", rank: 1 });
-  assert.deepEqual(configFlags({ workerCount: "2..5" }), { workerCount: "2", workerCountMax: "5" });
-  assert.deepEqual(configFlags({ workerCount: "2", workerCountMax: "5" }), { workerCount: "2", workerCountMax: "5" });
-  assert.deepEqual(configFlags({ workers: "3" }), { workerCount: "3" });
-  assert.deepEqual(configFlags({ workers: "2..8..9" }), { workerCount: "2", workerCountMax: "8..9" }, "which loadConfig refuses");
+  assert.deepEqual(configFlags({ workers: "2..8", rank: 1, verbose: true }), { workers: "2", workersMax: "8", rank: 1 });
+  assert.deepEqual(configFlags({ workers: "2", workersMax: "5" }), { workers: "2", workersMax: "5" });
+  assert.deepEqual(configFlags({ workers: "3" }), { workers: "3" });
+  assert.deepEqual(configFlags({ workers: "2..8..9" }), { workers: "2", workersMax: "8..9" }, "which loadConfig refuses");
+});
+
+test("shared memory is turned on by a flag, and off by another", () => {
+  for (const [args, expected] of [
+    [[], "off"],
+    [["--shared-memory"], "on"],
+    [["--no-shared-memory"], "off"],
+  ] as const) {
+    const command = addConfigFlags(new Command(), { isHelpAll: false } as Invocation, { common: [] });
+    const flags = configFlags(command.parse(args, { from: "user" }).opts<Flags>());
+    assert.equal(
+      loadConfig({ commandLine: flags, defaults: { role: "worker", serverCount: 1, workerCount: 1 } }).sharedMemory,
+      expected,
+      args.join(" "),
+    );
+  }
+});
+
+test("a flag that has another name now is known by the old one, with what a time needs", () => {
+  assert.equal(newFlag("--server-count"), "--servers");
+  assert.equal(newFlag("--worker-count-max"), "--workers-max");
+  assert.equal(newFlag("--heartbeat-timeout-ms"), "--heartbeat-timeout, and takes a time with its unit, such as 5s");
+  assert.match(newFlag("--port") ?? "", /--scheduler-port .* --listen-port/);
+  assert.equal(newFlag("--nonsense"), undefined);
 });

@@ -18,9 +18,9 @@ test("each guest with where it runs, since when, and when it was heard", () => {
     "",
     "",
     "2 guests",
-    "guest             at                            here for   heartbeat  link",
-    "guest 2147483655  laptop:4711                  1 min 1 s  120 ms ago  yes",
-    "guest 2147483656  -            longer than the scheduler   4.0 s ago  no",
+    "guest             process                              here for   heartbeat  link",
+    "guest 2147483655  pid 4711 on laptop                  1 min 1 s  120 ms ago  yes",
+    "guest 2147483656  -                   longer than the scheduler   4.0 s ago  no",
   ]);
 });
 
@@ -35,9 +35,9 @@ test("a tool is one of them, by what it does", () => {
   };
   assert.deepEqual(guestsText([GUEST, tool]).split("\n").slice(2), [
     "2 guests",
-    "guest                  at            here for   heartbeat  link",
-    "guest 2147483655       laptop:4711  1 min 1 s  120 ms ago  yes",
-    "tool: checkpoint save  laptop:4712      2.0 s   40 ms ago  yes",
+    "guest                  process              here for   heartbeat  link",
+    "guest 2147483655       pid 4711 on laptop  1 min 1 s  120 ms ago  yes",
+    "tool: checkpoint save  pid 4712 on laptop      2.0 s   40 ms ago  yes",
   ]);
 });
 

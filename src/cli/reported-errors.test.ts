@@ -32,54 +32,54 @@ class Stage {
 
 test("an error that ends the job is told in its last line alone, however many processes ran into it (ReportedErrors.T1)", async () => {
   const stage = new Stage();
-  const [one, other] = [stage.process("worker 0"), stage.process("worker 1")];
+  const [one, other] = [stage.process("worker/0"), stage.process("worker/1")];
   one.write("before");
-  one.write(ERROR);
-  other.write(ERROR);
+  one.write(`${ERROR} (train.ts:3:7)`);
+  other.write(`${ERROR} (train.ts:9:7)`);
   one.end();
-  stage.fail(ERROR);
+  stage.fail(`${ERROR} (train.ts:3:7)`);
   other.end();
   await turn();
   await turn();
-  assert.deepEqual(stage.shown, ["[worker 0] before", `the job: ${ERROR}`]);
+  assert.deepEqual(stage.shown, ["[worker/0] before", `the job: ${ERROR} (train.ts:3:7)`]);
 });
 
 test("an error that does not end the job is told by the first process that says it, and others in their own words (ReportedErrors.T1)", async () => {
   const stage = new Stage();
-  const [one, other, third] = [stage.process("worker 0"), stage.process("worker 1"), stage.process("worker 2")];
+  const [one, other, third] = [stage.process("worker/0"), stage.process("worker/1"), stage.process("worker/2")];
   for (const process of [one, other]) process.write(ERROR);
   third.write("weighbridge: CLOSED: something else");
   for (const process of [one, other, third]) process.end();
   await turn();
   await turn();
-  assert.deepEqual(stage.shown, [`[worker 0] ${ERROR}`, "[worker 2] weighbridge: CLOSED: something else"]);
+  assert.deepEqual(stage.shown, [`[worker/0] ${ERROR}`, "[worker/2] weighbridge: CLOSED: something else"]);
 });
 
 test("a line that follows an error, such as one of its list, comes after it", () => {
   const stage = new Stage();
-  const { write } = stage.process("server 0");
+  const { write } = stage.process("server/0");
   write("weighbridge: BAD_CONFIG: 1 problem with the configuration:");
   write("  1. rank");
-  assert.deepEqual(stage.shown, ["[server 0] weighbridge: BAD_CONFIG: 1 problem with the configuration:\n[server 0]   1. rank"]);
+  assert.deepEqual(stage.shown, ["[server/0] weighbridge: BAD_CONFIG: 1 problem with the configuration:\n[server/0]   1. rank"]);
 });
 
 test("a process that does not end after its error shows it soon (ReportedErrors.T2)", (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const stage = new Stage();
-  stage.process("worker 0").write(ERROR);
+  stage.process("worker/0").write(ERROR);
   assert.deepEqual(stage.shown, []);
   t.mock.timers.tick(1000);
-  assert.deepEqual(stage.shown, [`[worker 0] ${ERROR}`]);
+  assert.deepEqual(stage.shown, [`[worker/0] ${ERROR}`]);
 });
 
 test("lines that differ only in the server which reports the error are one error (ReportedErrors.T1)", async () => {
   const stage = new Stage();
-  const [one, other] = [stage.process("worker 0"), stage.process("worker 1")];
+  const [one, other] = [stage.process("worker/0"), stage.process("worker/1")];
   one.write('weighbridge: UNKNOWN_PLUG_IN: server 1: this server has no updater "signs"');
   other.write('weighbridge: UNKNOWN_PLUG_IN: server 0: this server has no updater "signs"');
   one.end();
   other.end();
   await turn();
   await turn();
-  assert.deepEqual(stage.shown, ['[worker 0] weighbridge: UNKNOWN_PLUG_IN: server 1: this server has no updater "signs"']);
+  assert.deepEqual(stage.shown, ['[worker/0] weighbridge: UNKNOWN_PLUG_IN: server 1: this server has no updater "signs"']);
 });

@@ -3,13 +3,16 @@
 //
 // Invariants:
 //   ReportedErrors.T1. An error is printed once: in the job's last line if it ended the job, otherwise for the first
-//       process that meets it. Lines that differ only in the server that reports the error count as one.
+//       process that meets it. Lines that differ only in the server that reports the error, or in the line of the
+//       script, count as one.
 //   ReportedErrors.T2. A line is held for at most HOLD_MS while its process runs.
 
 import type { ProcessEnd } from "../node/launcher/node-process.ts";
 
 const ERROR_LINE = /^weighbridge: [A-Z_]+: /;
 const REPORTING_SERVER = /^(weighbridge: [A-Z_]+: )server \d+: /;
+/** Where in the script: workers may meet the error in different lines. */
+const PLACE = / \([^()]+:\d+:\d+\)$/;
 const HOLD_MS = 1000;
 
 export class ReportedErrors {
@@ -52,7 +55,7 @@ export class ReportedErrors {
   }
 }
 
-/** Without the server that reports it. */
+/** Without the server that reports it, and without the place in the script. */
 function errorOf(line: string): string {
-  return line.replace(REPORTING_SERVER, "$1");
+  return line.replace(REPORTING_SERVER, "$1").replace(PLACE, "");
 }

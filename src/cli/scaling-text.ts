@@ -1,6 +1,7 @@
 // scaling-text — changes of the servers in words, for `weighbridge status` and `weighbridge scale`. Pure.
 
-import { idOf, nameOf, type Role } from "../wire/node-id.ts";
+import { outputNameOf } from "../node/output-name.ts";
+import { idOf, type Role } from "../wire/node-id.ts";
 import type { ScalingEnd, ScalingReport, ScalingView, WorkersEnd, WorkersReport } from "../wire/scaling.ts";
 import { countText, durationText, number } from "./terminal-text.ts";
 
@@ -67,7 +68,7 @@ export function workersText(report: WorkersReport): string {
   const { presentCount, wishedCount = presentCount, leaving, waitMs, isBack = false } = report;
   const missing = wishedCount - presentCount;
   const counts = missing > 0 ? `${presentCount} of ${countText(wishedCount, "worker")}` : countText(presentCount, "worker");
-  const leavers = leaving.length === 0 ? [] : [`${leaving.map((rank) => nameOf(idOf("worker", rank))).join(", ")} leaving`];
+  const leavers = leaving.length === 0 ? [] : [`${leaving.map((rank) => outputNameOf(idOf("worker", rank))).join(", ")} leaving`];
   const left = waitMs === undefined ? "" : `, ${durationText(waitMs)} left`;
   const waiting = missing > 0 && !isBack ? [`waiting for ${missing}${left}`] : [];
   const steps = [...(isBack ? ["taking it back"] : []), ...waiting, ...leavers].join(", ");
@@ -79,5 +80,5 @@ function namesText(ranks: readonly number[]): string {
 }
 
 function namesOf(role: Role, ranks: readonly number[]): readonly string[] {
-  return ranks.map((rank) => nameOf(idOf(role, rank)));
+  return ranks.map((rank) => outputNameOf(idOf(role, rank)));
 }

@@ -1,6 +1,6 @@
 // script — what a user wants a process to run: a TypeScript or JavaScript program for Node, or any other command.
 
-import { existsSync, statSync } from "node:fs";
+import { existsSync, readFileSync, statSync } from "node:fs";
 import { extname, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -22,8 +22,18 @@ export function scriptPath(script: string): string {
   throw new WeighbridgeError("BAD_CONFIG", `there is no script ${script} (looked for ${path}); name a file, relative to where you are`);
 }
 
-/** A process of a job: its role, and whether it prints our errors with their stacks. */
-export type Launched = { readonly role: Role; readonly isVerbose: boolean };
+/**
+ * Whether a script's own text gives a KVServer a handle: in workers alone it would never be made, and the built-in
+ * servers would sum instead, which nothing else shows but wrong numbers.
+ */
+export function hasServerHandle(script: string): boolean {
+  if (!isModule(script)) return false;
+  const text = readFileSync(scriptPath(script), "utf8");
+  return /\bnew KVServer\b/.test(text) && /\.setRequestHandle\(/.test(text);
+}
+
+/** A process of a job: its role, whether it prints our errors with their stacks, and whether it is started again. */
+export type Launched = { readonly role: Role; readonly isVerbose: boolean; readonly isRestarted: boolean };
 
 /**
  * The command line that runs a script as a process of a job. What Node cannot run is run as a command, found as a shell
@@ -39,7 +49,8 @@ export function ownProgram(launched: Launched, ...args: string[]): Program {
   return [...launchedNode(launched), modulePath(import.meta.url, "./entry"), role, ...(isVerbose ? ["--verbose"] : []), ...args];
 }
 
-function launchedNode({ role, isVerbose }: Launched): readonly [string, ...string[]] {
+function launchedNode({ role, isVerbose, isRestarted }: Launched): readonly [string, ...string[]] {
   const path = modulePath(import.meta.url, "../node/launcher/launched");
-  return [process.execPath, ...engineFlags(role), "--import", isVerbose ? `${pathToFileURL(path).href}?verbose` : path];
+  const query = [...(isVerbose ? ["verbose"] : []), ...(isRestarted ? ["restart"] : [])].join("&");
+  return [process.execPath, ...engineFlags(role), "--import", query === "" ? path : `${pathToFileURL(path).href}?${query}`];
 }

@@ -34,14 +34,20 @@ test("a server that was stopped, and one that died and comes back, are awaited, 
   const [server, worker] = REPLY.nodes;
   const nodes = [{ ...server!, state: "dead" as const, returns: true, linked: false }, worker!];
   const stopped = { ...REPLY, nodes: [{ ...nodes[0]!, isPlanned: true }, worker!] };
-  assert.match(statusText(stopped, "tcp://s:9"), /^job .* 1 is awaited; (?:.*\n)+.* server +0 .* stopped, awaited /);
-  assert.equal(statusProblems(stopped)[0], "server 0 was stopped, and is awaited");
+  assert.match(statusText(stopped, "tcp://s:9"), /^job .* 1 is awaited; (?:.*\n)+server\/0 +stopped, awaited, incarnation 3 /);
+  assert.equal(statusProblems(stopped)[0], "server/0 was stopped, and is awaited");
   const [headline, , ...rows] = statusText({ ...REPLY, nodes }, "tcp://s:9").split("\n");
   assert.match(headline ?? "", /\(0 of 1 server, 1 of 2 workers\), 1 is awaited; /);
   assert.ok(
-    rows.some((row) => /server +0 .* awaited /.test(row)),
+    rows.some((row) => /server\/0 +awaited, incarnation 3 /.test(row)),
     rows.join("\n"),
   );
+});
+
+test("a node whose loop is busy for longer than the heartbeat timeout says for how long", () => {
+  const nodes = [{ ...REPLY.nodes[0]!, loopBusyMs: 12_000 }];
+  assert.match(statusText({ ...REPLY, nodes }, "tcp://s:9"), /server\/0 +ready, loop busy for 12\S* s, incarnation 3 /);
+  assert.deepEqual(statusProblems({ ...REPLY, nodes }), []);
 });
 
 test("workers that joined count among all, until they leave", () => {
@@ -62,21 +68,28 @@ test("is a headline and an aligned table", () => {
   assert.deepEqual(statusText(REPLY, "tcp://s:9").split("\n"), [
     "job j1 is running: 2 of 3 nodes are there (1 of 1 server, 1 of 2 workers), 1 is dead; scheduler up 1 min 1 s",
     "",
-    "node  role       rank  address    state           inc.  heartbeat  label",
-    "   1  scheduler     0  tcp://s:9  alive              -          -  -",
-    "   8  server        0  tcp://h:1  alive              3  1.5 s ago  a:1",
-    "   9  worker        0  -          alive, no link     1  20 ms ago  b:2",
-    "  11  worker        1  -          dead               1          -  -",
-    "   -  worker        -  -          waiting            -          -  c:3",
+    "node       state                 address  heartbeat  process",
+    "scheduler  ready                 s:9              -  -",
+    "server/0   ready, incarnation 3  h:1      1.5 s ago  pid 1 on a",
+    "worker/0   ready, no link        -        20 ms ago  pid 2 on b",
+    "worker/1   dead                  -                -  -",
+    "worker     waiting               -                -  pid 3 on c",
   ]);
 });
 
-test("shows the scheduler's term, and those that stand by", () => {
-  const lines = statusText({ ...REPLY, nodes: [], waiting: [], term: 1795000000000, standbys: ["tcp://t:9"] }, "tcp://s:9").split("\n");
+test("says that no node, or not most of them, has been heard, and since when", () => {
+  const silent = (of: "all" | "most"): string[] => statusText({ ...REPLY, silence: { of, forMs: 7000 } }, "tcp://s:9").split("\n");
+  const line = "no node has been heard for 7.0 s: the scheduler may be cut off, and takes no node for dead for now";
+  assert.deepEqual([silent("all")[1], statusProblems({ ...REPLY, silence: { of: "all", forMs: 7000 } })[0]], [line, line]);
+  assert.match(silent("most")[1] ?? "", /^most nodes have not been heard for 7\.0 s: /);
+});
+
+test("shows the schedulers that stand by", () => {
+  const lines = statusText({ ...REPLY, nodes: [], waiting: [], standbys: ["tcp://t:9"] }, "tcp://s:9").split("\n");
   assert.deepEqual(lines.slice(2), [
-    "node  role       rank  address    state             inc.  heartbeat  label",
-    "   1  scheduler     0  tcp://s:9  alive    1795000000000          -  -",
-    "   -  scheduler     -  tcp://t:9  standby              -          -  -",
+    "node       state    address  heartbeat  process",
+    "scheduler  ready    s:9              -  -",
+    "scheduler  standby  t:9              -  -",
   ]);
 });
 
@@ -104,27 +117,49 @@ test("shows of each rank its head and its standby, who took over when, and which
         .filter((cell) => cell !== ""),
     );
   assert.deepEqual(rows, [
-    ["8", "server", "0", "tcp://h:1", "alive, took over 4.2 s ago", "3", "1.5 s ago", "a:1"],
-    ["10", "server", "1", "tcp://h:1", "alive", "3", "1.5 s ago", "a:1"],
-    ["-", "standby", "0", "-", "missing", "-", "-", "-"],
-    ["-", "standby", "1", "tcp://h:1", "is filled", "1", "1.5 s ago", "b:2"],
+    ["server/0", "ready, took over 4.2 s ago, incarnation 3", "h:1", "1.5 s ago", "pid 1 on a"],
+    ["server/1", "ready, incarnation 3", "h:1", "1.5 s ago", "pid 1 on a"],
+    ["standby/0", "missing", "-", "-", "-"],
+    ["standby/1", "being filled", "h:1", "1.5 s ago", "pid 2 on b"],
   ]);
   assert.deepEqual(statusProblems({ ...reply, nodes: [...nodes, ...REPLY.nodes.slice(1, 2)] }).slice(0, 2), [
-    "server 0 has no standby",
-    "the standby of server 1 is being filled",
+    "server/0 has no standby",
+    "standby/1 is being filled",
   ]);
+  assert.deepEqual(statusProblems(reply), ["standby/1 is being filled"], "all workers are done");
+  assert.deepEqual(statusProblems({ ...reply, serves: true }), ["server/0 has no standby", "standby/1 is being filled"]);
+});
+
+test("a server whose log is not taken is shown, and is a problem, with the time for which it has held its answers back", () => {
+  const [server] = REPLY.nodes as [StatusEntry];
+  const reply = { ...REPLY, nodes: [{ ...server, heldMs: 12_500 }], waiting: [] };
+  assert.match(statusText(reply, "tcp://s:9"), /ready, answers held back for 12\.5 s/);
+  assert.deepEqual(statusProblems(reply), ["server/0 has held its answers back for 12.5 s: its log is not taken; its own output says why"]);
+});
+
+test("links that share memory are named once each, under the headline", () => {
+  const nodes = REPLY.nodes.map((entry) => ({
+    ...entry,
+    state: "alive" as const,
+    sharing: REPLY.nodes.filter((other) => other !== entry).map(({ node }) => node),
+  }));
+  const [first, second] = nodes.map(({ role, rank }) => `${role}/${rank}`);
+  const text = statusText({ ...REPLY, nodes: nodes.slice(0, 2) }, "tcp://s:9");
+  assert.match(text, new RegExp(`\nlinks that share memory: ${first} with ${second}`));
+  assert.doesNotMatch(text, new RegExp(`${second} with ${first}`));
+  assert.doesNotMatch(statusText(REPLY, "tcp://s:9"), /share memory/);
 });
 
 test("a server that goes on took over, was handed over, or came back", () => {
   const [server] = REPLY.nodes as [StatusEntry];
   const state = (fields: Partial<StatusEntry>): string | undefined =>
-    / (alive.*?) {2}/.exec(
+    / (ready.*?), incarnation 3 {2}/.exec(
       statusText({ ...REPLY, nodes: [{ ...server, continues: 1, ...fields }], waiting: [] }, "tcp://s:9").split("\n")[4] ?? "",
     )?.[1];
-  assert.equal(state({ promotedAgoMs: 4200 }), "alive, took over 4.2 s ago");
-  assert.equal(state({ promotedAgoMs: 4200, isPlanned: true }), "alive, handed over 4.2 s ago");
-  assert.equal(state({ returns: true }), "alive, came back");
-  assert.equal(state({}), "alive, came back");
+  assert.equal(state({ promotedAgoMs: 4200 }), "ready, took over 4.2 s ago");
+  assert.equal(state({ promotedAgoMs: 4200, isPlanned: true }), "ready, handed over 4.2 s ago");
+  assert.equal(state({ returns: true }), "ready, came back");
+  assert.equal(state({}), "ready, came back");
 });
 
 test("a terminal breaks no word of the headline", () => {
@@ -144,7 +179,7 @@ test("nodes of ps-lite fit into 80 columns: what their label says of where they 
   const lines = statusText({ ...REPLY, nodes, waiting: [] }, "tcp://127.0.0.1:45498")
     .split("\n")
     .slice(2);
-  assert.equal(lines[2], "   8  server        0  tcp://127.0.0.1:45499  alive     3  1.5 s ago  ps-lite");
+  assert.equal(lines[2], "server/0   ready, incarnation 3  127.0.0.1:45499  1.5 s ago  ps-lite");
   for (const line of lines) assert.ok(line.length <= 80, `${line.length} columns: ${line}`);
   const elsewhere = { ...server, address: "", label: "ps-lite at 127.0.0.1:45499" };
   assert.match(statusText({ ...REPLY, nodes: [elsewhere] }, "tcp://s:9"), /ps-lite at 127\.0\.0\.1:45499$/m, "said nowhere else");
@@ -158,10 +193,25 @@ test("the version of the package is in the headline where all nodes run one, and
   const mixed: StatusReply = { ...same, waiting: waiting.map((entry) => ({ ...entry, packageVersion: "0.2.0" })) };
   const lines = statusText(mixed, "tcp://s:9").split("\n");
   assert.match(lines[0] ?? "", /scheduler up 1 min 1 s, nodes of different versions$/);
-  assert.match(lines[2] ?? "", / label +weighbridge$/);
+  assert.match(lines[2] ?? "", / process +weighbridge$/);
   assert.deepEqual(
     lines.slice(3).map((line) => line.match(/\S+$/)?.[0]),
     ["0.1.0", "0.1.0", "0.1.0", "0.1.0", "0.2.0"],
+  );
+});
+
+test("a terminal of 40 columns breaks no word of the table, and 80 are enough for it", () => {
+  for (const columns of [80, 60, 40]) {
+    const [, table = ""] = statusText(REPLY, "tcp://s:9", columns).split("\n\n");
+    assert.deepEqual(
+      table.replaceAll("\n", " ").split(/ +/).toSorted(),
+      statusText(REPLY, "tcp://s:9").split("\n").slice(2).join(" ").split(/ +/).toSorted(),
+    );
+  }
+  const narrow = statusText(REPLY, "tcp://s:9", 52).split("\n");
+  assert.ok(
+    narrow.every((line) => line.length <= 52),
+    narrow.join("\n"),
   );
 });
 
@@ -209,12 +259,12 @@ test("a complete cluster is well, also when workers have left it, or everybody h
 
 test("a server that has left while workers are there is missing", () => {
   const nodes = [node(9, { state: "left", linked: false }), node(11), node(8, { state: "left", linked: false })];
-  assert.deepEqual(statusProblems({ ...WELL, nodes }), ["server 0 has left, and there are still workers"]);
+  assert.deepEqual(statusProblems({ ...WELL, nodes }), ["server/0 has left, and is still needed"]);
 });
 
 test("a dead node and one without a link are named", () => {
   const nodes = [node(9, { state: "dead", linked: false }), node(11, { linked: false }), node(8)];
-  assert.deepEqual(statusProblems({ ...WELL, nodes }), ["worker 0 is dead", "worker 1 has no link to the scheduler"]);
+  assert.deepEqual(statusProblems({ ...WELL, nodes }), ["worker/0 is dead", "worker/1 has no link to the scheduler"]);
 });
 
 test("a cluster that forms, and a job that has failed, are not well", () => {

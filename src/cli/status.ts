@@ -2,70 +2,65 @@
 
 import { Command } from "commander";
 import { scalingReport } from "../contracts/scaling.ts";
+import { outputAddress, outputName, outputNameOf, processText } from "../node/output-name.ts";
 import { callJson } from "../peer/call-function.ts";
 import type { StatusEntry, StatusReply, WaitingEntry } from "../wire/control.ts";
-import { nameOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { ScalingReport } from "../wire/scaling.ts";
-import { addClusterFlags, type ClusterRequest, clusterRequest, type FoundScheduler, withScheduler } from "./cluster-client.ts";
-import { type Flags, helpText, type Invocation } from "./command-parts.ts";
+import { type ClusterRequest, clusterRequest, type FoundScheduler, withScheduler } from "./cluster-client.ts";
+import { addClusterHelp } from "./cluster-flags.ts";
+import type { Flags, HelpTexts, Invocation } from "./command-parts.ts";
 import { guestsText } from "./guests-text.ts";
+import { printNotice } from "./notices.ts";
 import { scalingLines } from "./scaling-text.ts";
-import { countText, durationText, foldLine, type TextRow, textTable } from "./terminal-text.ts";
+import { countText, durationText, foldLine, type TextRow, terminalColumns, textTable } from "./terminal-text.ts";
 
 /** With what the scheduler reports of changes of the servers; left out behind ps-lite's protocol. */
 export type ClusterStatus = StatusReply & { readonly scaling?: ScalingReport | undefined };
 
-const HELP = `
-Examples:
-  $ weighbridge status --scheduler-port 9700
-  $ weighbridge status --scheduler-port 9700 --check || echo "somebody is missing"
-  $ weighbridge status --scheduler-host scheduler.example --scheduler-port 9700 --json`;
-
-/** Infinity if no terminal breaks lines: the output that scripts read never wraps. */
-function terminalColumns(): number {
-  return process.stdout.isTTY ? process.stdout.columns : Infinity;
-}
+const HELP: HelpTexts = {
+  examples: ["status", "status weighbridge://a.example:9700 --json", 'status --check || echo "a node is missing"'],
+};
 
 export function statusCommand(invocation: Invocation): Command {
   const command = new Command("status")
+    .usage("[weighbridge://host:port] [options]")
     .summary("show who is in a cluster")
     .description("Asks a scheduler for the nodes of its cluster: rank, address, state, and time since the last heartbeat.")
     .option("--json", "print the scheduler's reply as JSON")
-    .option("--check", "exit with 1 unless all nodes have joined and none is dead or without a link; a worker that has left is done")
-    .addHelpText("after", helpText(HELP))
+    .option("--check", "exit with 1 unless all nodes are there and well")
     .action(async (flags: Flags) => {
-      const request = clusterRequest("status", flags);
+      const request = clusterRequest("status", flags, invocation);
       const { address, reply } = await withScheduler(request, (found) => clusterStatus(request, found));
-      const people = (): string => `${statusText(reply, address, terminalColumns())}${guestsText(reply.guests)}`;
+      const people = (): string => `${statusText(reply, address, terminalColumns())}${guestsText(reply.guests, terminalColumns())}`;
       process.stdout.write(`${flags.json === true ? JSON.stringify(reply, null, 2) : people()}\n`);
       if (flags.check !== true) return;
       const problems = statusProblems(reply);
-      for (const problem of problems) process.stderr.write(`weighbridge: ${problem}\n`);
+      for (const problem of problems) printNotice(problem);
       if (problems.length > 0) invocation.exitCode = 1;
     });
-  return addClusterFlags(command);
+  return addClusterHelp(command, invocation, HELP);
 }
 
 async function clusterStatus(
   { clock, findMs }: ClusterRequest,
   { scheduler, address, status }: FoundScheduler,
 ): Promise<{ readonly address: string; readonly reply: ClusterStatus }> {
-  const scaling = callJson(scheduler, scalingReport, {}, clock, { deadlineMs: findMs });
+  const scaling = callJson(scheduler, scalingReport, {}, clock, { timeoutMs: findMs });
   // An older scheduler knows none.
   return { address, reply: { ...status, scaling: await scaling.catch(() => undefined) } };
 }
 
-const HEAD: TextRow = ["node", "role", "rank", "address", "state", "inc.", "heartbeat", "label"];
+const HEAD: TextRow = ["node", "state", "address", "heartbeat", "process"];
 /** A further column if nodes run different versions of the package; if all run one, the headline shows it. */
 const VERSION_HEAD = "weighbridge";
 /** Columns of numbers, which are aligned on the right. */
-const RIGHT_ALIGNED: ReadonlySet<string> = new Set(["node", "rank", "inc.", "heartbeat"]);
+const RIGHT_ALIGNED: ReadonlySet<string> = new Set(["heartbeat"]);
 const NOTHING = "-";
 
-/** Wraps the headline between words at this many columns; the table keeps its width. */
+/** Breaks lines between words at this many columns. */
 export function statusText(reply: ClusterStatus, schedulerAddress: string, columns: number = Infinity): string {
   const folded = (line: string): string => foldLine(line, { columns, indent: 2 }).join("\n");
-  const scheduler: TextRow = [String(SCHEDULER_ID), "scheduler", "0", schedulerAddress, "alive", termText(reply), NOTHING, NOTHING];
+  const scheduler: TextRow = ["scheduler", "ready", outputAddress(schedulerAddress), NOTHING, NOTHING];
   const { standbys = [] } = reply;
   const rows = [
     scheduler,
@@ -75,25 +70,40 @@ export function statusText(reply: ClusterStatus, schedulerAddress: string, colum
   ];
   const versions = [reply, ...reply.nodes, ...reply.waiting].map(({ packageVersion }) => packageVersion);
   const known = new Set(versions.filter((version) => version !== undefined));
-  const changes = (reply.scaling === undefined ? [] : scalingLines(reply.scaling)).map((line) => `\n${folded(line)}`).join("");
+  const below = [...silenceLines(reply), ...sharingLines(reply), ...(reply.scaling === undefined ? [] : scalingLines(reply.scaling))];
+  const changes = below.map((line) => `\n${folded(line)}`).join("");
   if (known.size <= 1) {
     const version = [...known].map((one) => `, weighbridge ${one}`).join("");
-    return `${folded(`${headline(reply)}${version}`)}${changes}\n\n${tableOf(HEAD, rows)}`;
+    return `${folded(`${headline(reply)}${version}`)}${changes}\n\n${tableOf(HEAD, rows, columns)}`;
   }
   const wider = rows.map((row, index): TextRow => [...row, versions[index] ?? NOTHING]);
-  return `${folded(`${headline(reply)}, nodes of different versions`)}${changes}\n\n${tableOf([...HEAD, VERSION_HEAD], wider)}`;
+  return `${folded(`${headline(reply)}, nodes of different versions`)}${changes}\n\n${tableOf([...HEAD, VERSION_HEAD], wider, columns)}`;
+}
+
+/** While the scheduler suspects that it is cut off. */
+function silenceLines({ silence }: StatusReply): string[] {
+  if (silence === undefined) return [];
+  const whom = silence.of === "all" ? "no node has been heard" : "most nodes have not been heard";
+  return [`${whom} for ${durationText(silence.forMs)}: the scheduler may be cut off, and takes no node for dead for now`];
+}
+
+/** A link is named once, by the first of its ends. */
+function sharingLines({ nodes }: StatusReply): string[] {
+  const seen = new Set<string>();
+  const parts = nodes.flatMap(({ node, state, sharing = [] }) => {
+    const others = sharing.filter((other) => state === "alive" && !seen.has(`${other} ${node}`));
+    for (const other of others) seen.add(`${node} ${other}`);
+    return others.length === 0 ? [] : [`${outputNameOf(node)} with ${others.map(outputNameOf).join(", ")}`];
+  });
+  return parts.length === 0 ? [] : [`links that share memory: ${parts.join("; ")}`];
 }
 
 function standbyRow(address: string): TextRow {
-  return [NOTHING, "scheduler", NOTHING, address, "standby", NOTHING, NOTHING, NOTHING];
+  return ["scheduler", "standby", outputAddress(address), NOTHING, NOTHING];
 }
 
-function termText({ term }: StatusReply): string {
-  return term === undefined ? NOTHING : String(term);
-}
-
-function tableOf(head: TextRow, rows: readonly TextRow[]): string {
-  return textTable({ head, rows, rightAligned: RIGHT_ALIGNED });
+function tableOf(head: TextRow, rows: readonly TextRow[], columns: number): string {
+  return textTable({ head, rows, rightAligned: RIGHT_ALIGNED, columns });
 }
 
 function headline(reply: ClusterStatus): string {
@@ -135,39 +145,40 @@ function goneText(count: number, state: "awaited" | "dead" | "left"): string[] {
 }
 
 function nodeRow(entry: StatusEntry): TextRow {
-  const { node, role, rank, address, incarnation, heartbeatAgeMs, label } = entry;
+  const { role, rank, address, incarnation, heartbeatAgeMs, label } = entry;
   const shown = role === "standby" ? standbyState(entry) : nodeState(entry);
-  const number = role === "standby" ? NOTHING : String(node); // one of 16 digits, which nobody has a use for
-  if (shown === MISSING) return [number, role, String(rank), NOTHING, shown, NOTHING, NOTHING, NOTHING];
+  const name = outputName(role, rank);
+  if (shown === MISSING) return [name, shown, NOTHING, NOTHING, NOTHING];
   const age = heartbeatAgeMs === undefined ? NOTHING : `${durationText(heartbeatAgeMs)} ago`;
-  return [number, role, String(rank), address || NOTHING, shown, String(incarnation), age, labelText(label, address)];
+  const state = incarnation > 1 ? `${shown}, incarnation ${incarnation}` : shown;
+  return [name, state, outputAddress(address) || NOTHING, age, labelText(label, address)];
 }
 
 const MISSING = "missing";
 
 /** Of a standby. The slot of one that took over, or was given up, is free. */
-function standbyState({ state, linked, isFilling = false }: StatusEntry): string {
+function standbyState({ state, linked, isFilling = false, loopBusyMs }: StatusEntry): string {
   if (state !== "alive") return MISSING;
-  return `${isFilling ? "is filled" : "stands by"}${linked ? "" : ", no link"}`;
+  const busy = loopBusyMs === undefined ? "" : `, loop busy for ${durationText(loopBusyMs)}`;
+  return `${isFilling ? "being filled" : "standby"}${linked ? "" : ", no link"}${busy}`;
 }
 
 function nodeState(entry: StatusEntry): string {
-  const { state, linked, continues, returns, promotedAgoMs, isPlanned = false } = entry;
+  const { state, linked, continues, returns, promotedAgoMs, heldMs, isPlanned = false, loopBusyMs } = entry;
   if (state !== "alive") return `${state === "dead" && isPlanned ? "stopped, " : ""}${fateOf(entry)}`;
-  if (!linked) return "alive, no link";
-  if (continues === undefined) return state;
-  if (returns === true || promotedAgoMs === undefined) return "alive, came back";
-  return `alive, ${isPlanned ? "handed over" : "took over"} ${durationText(promotedAgoMs)} ago`;
+  if (loopBusyMs !== undefined) return `ready, loop busy for ${durationText(loopBusyMs)}`;
+  if (!linked) return "ready, no link";
+  if (heldMs !== undefined) return `ready, answers held back for ${durationText(heldMs)}`;
+  if (continues === undefined) return "ready";
+  if (returns === true || promotedAgoMs === undefined) return "ready, came back";
+  return `ready, ${isPlanned ? "handed over" : "took over"} ${durationText(promotedAgoMs)} ago`;
 }
 
 function waitingRow({ role, rank, address, label }: WaitingEntry, { phase }: StatusReply): TextRow {
   return [
-    NOTHING,
-    role,
-    rank === undefined ? NOTHING : String(rank),
-    address || NOTHING,
+    rank === undefined ? role : outputName(role, rank),
     phase === "running" && role === "server" ? "spare" : "waiting",
-    NOTHING,
+    outputAddress(address) || NOTHING,
     NOTHING,
     labelText(label, address),
   ];
@@ -177,24 +188,28 @@ function waitingRow({ role, rank, address, label }: WaitingEntry, { phase }: Sta
 function labelText(label: string, address: string): string {
   const [what, where] = label.split(" at ");
   const isRepeated = what !== undefined && where !== undefined && address.endsWith(`/${where}`);
-  return (isRepeated ? what : label) || NOTHING;
+  return (isRepeated ? what : processText(label)) || NOTHING;
 }
 
 /**
  * Each problem as a sentence; empty for a healthy cluster. A worker that has left is done, not missing; a server is
- * missing as long as there are workers.
+ * missing as long as there are workers, or the job serves without them.
  */
-export function statusProblems({ phase, nodes, waiting, serverCount, workerCount, replicas = 1 }: StatusReply): string[] {
+export function statusProblems(reply: StatusReply): string[] {
+  const { phase, nodes, waiting, serverCount, workerCount, replicas = 1 } = reply;
   if (phase === "failed") return ["the job has failed"];
   const nodeCount = serverCount * replicas + workerCount;
   if (phase === "forming") return [`the cluster is not complete: ${waiting.length} of ${nodeCount} nodes are there`];
-  const hasWorkers = nodes.some(({ role, state }) => role === "worker" && state === "alive");
-  return nodes.flatMap(({ node, role, rank, state, linked, isFilling, returns, isPlanned }) => {
-    if (role === "standby" && state !== "alive") return hasWorkers ? [`server ${rank} has no standby`] : [];
-    if (isFilling === true) return [`the standby of server ${rank} is being filled`];
-    if (state === "dead" && isPlanned === true) return [`${nameOf(node)} was stopped, and is awaited`];
-    if (state === "dead") return [`${nameOf(node)} is dead${returns === true ? ", and is waited for" : ""}`];
-    if (state === "left" && role === "server" && hasWorkers) return [`${nameOf(node)} has left, and there are still workers`];
-    return state === "alive" && !linked ? [`${nameOf(node)} has no link to the scheduler`] : [];
+  const isNeeded = reply.serves === true || nodes.some(({ role, state }) => role === "worker" && state === "alive");
+  const problems = nodes.flatMap(({ node, role, rank, state, linked, isFilling, returns, isPlanned, heldMs }) => {
+    if (role === "standby" && state !== "alive") return isNeeded ? [`server/${rank} has no standby`] : [];
+    if (isFilling === true) return [`standby/${rank} is being filled`];
+    if (state === "dead" && isPlanned === true) return [`${outputNameOf(node)} was stopped, and is awaited`];
+    if (state === "dead") return [`${outputNameOf(node)} is dead${returns === true ? ", and is waited for" : ""}`];
+    if (state === "left" && role === "server" && isNeeded) return [`${outputNameOf(node)} has left, and is still needed`];
+    if (state === "alive" && !linked) return [`${outputNameOf(node)} has no link to the scheduler`];
+    if (heldMs === undefined) return [];
+    return [`${outputNameOf(node)} has held its answers back for ${durationText(heldMs)}: its log is not taken; its own output says why`];
   });
+  return [...silenceLines(reply), ...problems];
 }

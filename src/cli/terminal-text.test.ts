@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { styleText } from "node:util";
-import { barText, columnsText, compactNumber, foldLine, percent } from "./terminal-text.ts";
+import { barText, columnsText, compactNumber, foldLine, percent, textTable } from "./terminal-text.ts";
+import { widthOf } from "./text-width.ts";
 
 const LINE = "  The server node id:host-7:1234567,node ip: 127.0.0.1,node port:37849 assign rank id:12";
 
@@ -24,7 +25,7 @@ test("a line that is too long is broken between words and after commas, and goes
 });
 
 test("colours take no room", () => {
-  const coloured = `${styleText("cyan", "[worker 0]", { validateStream: false })} stopped`;
+  const coloured = `${styleText("cyan", "[worker/0]", { validateStream: false })} stopped`;
   assert.deepEqual(foldLine(coloured, { columns: 18, indent: 2 }), [coloured]);
 });
 
@@ -51,4 +52,35 @@ test("columns line up, numbers at their ends", () => {
 
 test("a share that nobody knows is a dash", () => {
   assert.deepEqual([percent(0.1234), percent(undefined)], ["12.3 %", "-"]);
+});
+
+test("characters of Chinese, and pictures, take two columns, colours and marks none", () => {
+  const coloured = styleText("red", "权重", { validateStream: false });
+  assert.deepEqual(["abc", "权重", "한글", "ｆ", "é", "e\u0301", "🚀", coloured].map(widthOf), [3, 4, 4, 2, 1, 1, 2, 4]);
+});
+
+const TABLE = {
+  head: ["name", "what it is", "rows"],
+  rows: [
+    ["权重", "a tensor, dense", "10"],
+    ["users", "a table of many rows, which are read often", "1234567"],
+  ],
+  rightAligned: new Set(["rows"]),
+};
+
+test("columns of a table line up whatever characters are in them", () => {
+  assert.deepEqual(textTable(TABLE).split("\n"), [
+    "name   what it is                                     rows",
+    "权重   a tensor, dense                                  10",
+    "users  a table of many rows, which are read often  1234567",
+  ]);
+});
+
+test("a table that is too wide is broken between words of its widest column; names and numbers stay whole", () => {
+  assert.deepEqual(textTable({ ...TABLE, columns: 37 }).split("\n"), [
+    "name   what it is                rows",
+    "权重   a tensor, dense             10",
+    "users  a table of many rows,  1234567",
+    "       which are read often",
+  ]);
 });

@@ -7,15 +7,16 @@ import { loadConfig } from "../node/config/config.ts";
 import { nodeEnvironment } from "../node/config/config-environment.ts";
 import type { NodeConfig } from "../node/config/node-config.ts";
 import { printErrorsInLines } from "../node/launcher/process-errors.ts";
-import { addConfigFlags, configFlags, type Flags, helpText, type Invocation } from "./command-parts.ts";
+import { addConfigFlags, addHelp, configFlags, type Flags, type HelpTexts, type Invocation } from "./command-parts.ts";
+import { noticeText } from "./notices.ts";
 import { scriptPath } from "./script.ts";
+import { columnsOf } from "./terminal-text.ts";
 
-const HELP = `
-The script calls connect() of weighbridge, for a session with parameters, or start() of weighbridge/node, for ps-lite's words. Either
-finds its cluster in the environment, which this command sets. When the script throws, the worker ends with exit code 1.
-
-Example:
-  $ weighbridge worker -s 1 -w 1 --scheduler-port 9700 train.ts --epochs 3`;
+const HELP: HelpTexts = {
+  about: `The script calls connect() of weighbridge, for a session with parameters, or start() of weighbridge/node, for ps-lite's words.`,
+  more: "Either finds its cluster in the environment, which this command sets. When the script throws, the worker ends with exit code 1.",
+  examples: ["worker -s 1 -w 1 train.ts --epochs 3", "worker -s 2 -w 2 --scheduler-host a.example train.ts"],
+};
 
 export function workerCommand(invocation: Invocation): Command {
   const command = new Command("worker")
@@ -24,7 +25,6 @@ export function workerCommand(invocation: Invocation): Command {
     .argument("<script>", "the program of the worker")
     .argument("[args...]", "its arguments")
     .passThroughOptions()
-    .addHelpText("after", helpText(HELP))
     .action(async (script: string, args: string[], flags: Flags) => {
       const sources = { options: { role: "worker" }, commandLine: configFlags(flags), env: process.env } as const;
       const path = await orReport(
@@ -34,7 +34,22 @@ export function workerCommand(invocation: Invocation): Command {
       const config = await loadNodeConfig(sources);
       await runScript(config, path, args, invocation);
     });
-  return addConfigFlags(command, { except: ["role", "threads"] });
+  addConfigFlags(command, invocation, {
+    common: [
+      "serverCount",
+      "workerCount",
+      "schedulerHost",
+      "schedulerPort",
+      "host",
+      "listenPort",
+      "rank",
+      "functions",
+      "logLevel",
+      "config",
+    ],
+    except: ["role", "threads"],
+  });
+  return addHelp(command, invocation, HELP);
 }
 
 /**
@@ -44,7 +59,7 @@ export function workerCommand(invocation: Invocation): Command {
 export async function runScript(config: NodeConfig, path: string, args: readonly string[], { isVerbose }: Invocation): Promise<void> {
   Object.assign(process.env, nodeEnvironment(config));
   process.argv.splice(1, process.argv.length, path, ...args);
-  if (!isVerbose) printErrorsInLines();
+  if (!isVerbose) printErrorsInLines({ layOut: (text) => noticeText(text, columnsOf(process.stderr)) });
   try {
     await import(pathToFileURL(path).href);
   } catch (thrown) {

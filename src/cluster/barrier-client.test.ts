@@ -55,10 +55,10 @@ test("who asks while the node stands there already waits for the same entry (Bar
 
 test("who gave up comes back to the same barrier, and passes at once if it was passed meanwhile (BarrierClient.W2)", async () => {
   const { clock, client, entries, rounds } = barrierClient();
-  await assert.rejects(clock.runUntil(client.pass(4, 0, { deadlineMs: 10 })), { code: "DEADLINE" });
-  await assert.rejects(clock.runUntil(client.pass(4, 0, { deadlineMs: 10 })), { code: "DEADLINE" });
+  await assert.rejects(clock.runUntil(client.pass(4, 0, { timeoutMs: 10 })), { code: "DEADLINE" });
+  await assert.rejects(clock.runUntil(client.pass(4, 0, { timeoutMs: 10 })), { code: "DEADLINE" });
   entries[0]?.reply.resolve({ round: 1 });
-  await clock.runUntil(client.pass(4, 0, { deadlineMs: 10 }));
+  await clock.runUntil(client.pass(4, 0, { timeoutMs: 10 }));
   assert.deepEqual(rounds(), [1]);
   client.pass(4, 0).catch(() => {});
   assert.deepEqual(rounds(), [1, 2]);
@@ -75,7 +75,7 @@ test("a barrier that failed is entered again with the same round (BarrierClient.
 
 test("a failure that nobody waited for is not kept for the next call", async () => {
   const { clock, client, entries, rounds } = barrierClient();
-  await assert.rejects(clock.runUntil(client.pass(4, 0, { deadlineMs: 10 })), { code: "DEADLINE" });
+  await assert.rejects(clock.runUntil(client.pass(4, 0, { timeoutMs: 10 })), { code: "DEADLINE" });
   entries[0]?.reply.reject(new WeighbridgeError("NODE_DEAD", "worker 1 died"));
   await clock.advance(1);
   client.pass(4, 0).catch(() => {});

@@ -278,3 +278,12 @@ test("for 300 seeds of entries, deaths and restarts, nobody is a round off and n
     }
   }
 });
+
+test("tells who stands at the barrier of the start from those that wait there for the end of the job", () => {
+  const { barriers, enter } = cluster();
+  const barrier = { group: Group.ALL, customer: 0 };
+  enter(8, { ...barrier, outlivesDeaths: true });
+  assert.deepEqual([barriers.hasStanding(barrier), [...barriers.lasting(barrier)]], [false, [8]]);
+  enter(9, barrier);
+  assert.equal(barriers.hasStanding(barrier), true);
+});

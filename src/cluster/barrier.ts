@@ -17,10 +17,12 @@
 //   Barrier.B3. Nobody waits while a member of the group is dead: all entries fail at once, naming the dead. Entries
 //       that outlive deaths are the exception: they wait until the dead have come back and entered, or count as having
 //       left. A dead node's own entries are gone.
+//       A node whose rank goes on in another process (`replaced`) is not dead: its own entries are gone, and the others
+//       wait for its successor.
 //   Barrier.B4. The number of the last round that ended never decreases.
 
 import { badArgument, WeighbridgeError } from "../base/errors.ts";
-import { GROUP_MAX, inGroup, nameOf, type Role } from "../wire/node-id.ts";
+import { GROUP_MAX, Group, inGroup, nameOf, type Role } from "../wire/node-id.ts";
 import type { NodeState } from "../wire/roster.ts";
 
 export type BarrierMember = { readonly node: number; readonly role: Role; readonly state: NodeState };
@@ -87,9 +89,10 @@ export class Barriers<T> {
     return new Set(entries.filter(([, { outlivesDeaths }]) => outlivesDeaths).map(([node]) => node));
   }
 
-  /** Whether nodes stand at this barrier. */
-  hasStanding({ group, customer }: { readonly group: number; readonly customer: number }): boolean {
-    return (this.#states.get(`${group}/${customer}`)?.entries.size ?? 0) > 0;
+  /** Whether nodes stand at this barrier with entries that do not outlive deaths. */
+  hasStanding(barrier: { readonly group: number; readonly customer: number }): boolean {
+    const standing = this.#states.get(`${barrier.group}/${barrier.customer}`)?.entries.size ?? 0;
+    return standing > this.lasting(barrier).size;
   }
 
   /** The number of the last round of this barrier that ended; 0: none has. */
@@ -113,6 +116,17 @@ export class Barriers<T> {
     if (member === undefined) return [];
     const concerned = [...this.#states.values()].filter(({ group }) => inGroup(member.role, group));
     return concerned.flatMap((state) => failAll(state, [node]));
+  }
+
+  /**
+   * This incarnation of the node is over, and its rank goes on in another process, which enters by itself (Barrier.B3).
+   */
+  replaced(node: number): SettledEntry<T>[] {
+    return [...this.#states.values()].flatMap((state) => {
+      const entry = state.entries.get(node);
+      state.entries.delete(node);
+      return entry === undefined ? [] : settledAlike(entry.callers, diedError([node], state));
+    });
   }
 
   /** The membership changed: some rounds may be over now, or never will be. */
@@ -180,13 +194,9 @@ export class Barriers<T> {
   }
 }
 
-function failAll<T>({ group, entries }: BarrierState<T>, dead: readonly number[]): SettledEntry<T>[] {
-  const names = dead.map(nameOf).join(", ");
-  const outcome = new WeighbridgeError(
-    "NODE_DEAD",
-    `${names} died, so the barrier of group ${group} cannot be passed; enter again once it was restarted`,
-    { retryable: true },
-  );
+function failAll<T>(state: BarrierState<T>, dead: readonly number[]): SettledEntry<T>[] {
+  const { entries } = state;
+  const outcome = diedError(dead, state);
   const settled: SettledEntry<T>[] = [];
   for (const [node, { outlivesDeaths, callers }] of entries) {
     if (outlivesDeaths && !dead.includes(node)) continue;
@@ -194,6 +204,16 @@ function failAll<T>({ group, entries }: BarrierState<T>, dead: readonly number[]
     settled.push(...settledAlike(callers, outcome));
   }
   return settled;
+}
+
+/** The first barrier of all nodes is that of the start: what to do then is told to whoever started them. */
+function diedError<T>(dead: readonly number[], { group, customer, lastRound }: BarrierState<T>): WeighbridgeError {
+  const who = dead.map(nameOf).join(", ");
+  const isStart = group === Group.ALL && customer === 0 && lastRound === 0;
+  const message = isStart
+    ? `the job could not start: ${who} died before all nodes had started; see its log, then start all nodes again`
+    : `${who} died before all nodes of group ${group} had come to the barrier; enter it again once ${who} was restarted`;
+  return new WeighbridgeError("NODE_DEAD", message, { retryable: true });
 }
 
 function settledAlike<T>(callers: readonly T[], outcome: number | WeighbridgeError): SettledEntry<T>[] {

@@ -1,16 +1,15 @@
 // catalogue-calls — a worker's or server's requests to the scheduler's catalogue. Long lists are cut into requests that
-// fit a message. The caller keeps what it needs of the answers (worker/catalogue-client.ts).
+// fit a message. The caller keeps what it needs of the answers (worker/catalogue-client.ts), and a scheduler that is
+// restarted hears of it (rememberCatalogue).
 
 import type { Clock } from "../base/clock.ts";
 import { checkWait, type WaitOptions, waitFor } from "../base/deferred.ts";
-import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-import { catalogueClear, catalogueFind, catalogueList, catalogueOpen, catalogueReserve } from "../contracts/catalogue.ts";
+import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import { catalogueClear, catalogueFind, catalogueList, catalogueOpen, catalogueReserve, catalogueTell } from "../contracts/catalogue.ts";
 import type { JsonContract } from "../contracts/contract.ts";
-import type { CatalogueEntry, CatalogueNumbers } from "../wire/catalogue.ts";
+import { type CatalogueEntry, type CatalogueNumbers, cataloguePages, pagesOf } from "../wire/catalogue.ts";
 import type { Membership } from "./membership.ts";
-
-/** How many characters of specs or names go into one request, unless one alone has more. */
-const REQUEST_LENGTH_MAX = 262_144;
 
 export type NumberedParameter = CatalogueNumbers["parameters"][number];
 
@@ -26,14 +25,16 @@ export class CatalogueCalls {
   /** Makes or opens parameters by specs in JSON. Throws SPEC_MISMATCH, CATALOGUE_FULL, and what `#call` throws. */
   async open(specs: readonly string[], what: string, wait: WaitOptions = {}): Promise<readonly NumberedParameter[]> {
     const numbered: NumberedParameter[] = [];
-    for (const page of pagesOf(specs)) numbered.push(...(await this.#call(catalogueOpen, { specs: page }, what, wait)).parameters);
+    for (const page of pagesOf(specs, textLength))
+      numbered.push(...(await this.#call(catalogueOpen, { specs: page }, what, wait)).parameters);
     return numbered;
   }
 
   /** Numbers for names that are to be made later, or are made. Throws CATALOGUE_FULL, and what `#call` throws. */
   async reserve(names: readonly string[], what: string, wait: WaitOptions = {}): Promise<readonly NumberedParameter[]> {
     const numbered: NumberedParameter[] = [];
-    for (const page of pagesOf(names)) numbered.push(...(await this.#call(catalogueReserve, { names: page }, what, wait)).parameters);
+    for (const page of pagesOf(names, textLength))
+      numbered.push(...(await this.#call(catalogueReserve, { names: page }, what, wait)).parameters);
     return numbered;
   }
 
@@ -58,8 +59,8 @@ export class CatalogueCalls {
   }
 
   /** Waits for a scheduler that is away; then sends the request unless the caller's time is over. */
-  async #callLater<Q, R>(fn: JsonContract<Q, R>, body: Q, { deadlineMs = Infinity, signal }: WaitOptions): Promise<R> {
-    const untilMs = this.#clock.nowMs() + deadlineMs;
+  async #callLater<Q, R>(fn: JsonContract<Q, R>, body: Q, { timeoutMs = Infinity, signal }: WaitOptions): Promise<R> {
+    const untilMs = this.#clock.nowMs() + timeoutMs;
     await this.#membership.schedulerBack();
     // nobody waits for it
     if (signal?.aborted === true || this.#clock.nowMs() >= untilMs) return await new Promise<never>(() => {});
@@ -87,16 +88,27 @@ export class CatalogueCalls {
   }
 }
 
-function pagesOf(texts: readonly string[]): string[][] {
-  const pages: string[][] = [];
-  let room = 0;
-  for (const text of texts) {
-    if (text.length > room) {
-      pages.push([]);
-      room = REQUEST_LENGTH_MAX;
+/** What a node knows of the catalogue of parameters. */
+export type CatalogueSource = {
+  /** The highest number that it knows. */
+  readonly highest: number;
+  entries(): Iterable<CatalogueEntry>;
+};
+
+/** From now on this node tells a restarted scheduler what it knows of the catalogue, page by page. Logs failures. */
+export function rememberCatalogue(membership: Pick<Membership, "memory" | "callScheduler">, source: CatalogueSource, log: Log): void {
+  const { memory } = membership;
+  memory.catalogue = () => ({ highest: source.highest });
+  memory.resumed = () => {
+    for (const page of cataloguePages(source.entries())) {
+      membership.callScheduler(catalogueTell, page).catch((thrown: unknown) => {
+        log.warn("the scheduler did not learn which parameters this node knows", { reason: reasonOf(thrown) });
+      });
     }
-    pages.at(-1)?.push(text);
-    room -= text.length + 8;
-  }
-  return pages;
+  };
+}
+
+/** Of a text in a message, with what stands around it. */
+function textLength(text: string): number {
+  return text.length + 8;
 }

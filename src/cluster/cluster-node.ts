@@ -13,7 +13,7 @@
 //       the roster has when it is made, and fails with that one.
 
 import type { Clock } from "../base/clock.ts";
-import { type WaitOptions, waitFor } from "../base/deferred.ts";
+import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { badArgument, isWeighbridgeError, reasonOf, showValue, unsupported, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
@@ -35,11 +35,17 @@ import type { NodeOptions } from "./node-options.ts";
 import { incompleteError } from "./scheduler-calls.ts";
 import { START_TIMEOUT_MS, schedulerText } from "./scheduler-wait.ts";
 
-/** Whether all nodes leave together; "living": unless one of them is dead, or dies meanwhile. */
+/**
+ * Whether all nodes leave together; "living": unless one of them is dead, or dies meanwhile. Then a worker leaves at
+ * once, while servers and the scheduler stay for the workers that are alive.
+ */
 export type LeaveBarrier = boolean | "living";
 
 /** How a node leaves the cluster. */
-export type FinalizeOptions = { readonly barrier?: LeaveBarrier } & WaitOptions;
+export type FinalizeOptions = {
+  /** Whether to leave together with all other nodes. Defaults to true. */
+  readonly barrier?: LeaveBarrier | undefined;
+} & WaitOptions;
 const FINALIZE_OPTIONS: readonly string[] = ["barrier", ...WAIT_NAMES];
 
 /** What may be open with one other node (ClusterNode.N4): enough to fill a link for as long as an answer takes. */
@@ -73,6 +79,9 @@ export abstract class ClusterNode {
   readonly #endCallbacks = new Set<(error: WeighbridgeError) => void>();
   readonly #resources: { close(): void | Promise<void> }[] = [];
   readonly #closing = new AbortController();
+  readonly #closed = new Deferred<void>();
+  /** Fulfilled when this node has closed, whether it left or failed to start. */
+  readonly closed: Promise<void> = this.#closed.promise;
   readonly #windows = new WeakMap<Channel, CallWindow>();
   #failure: WeighbridgeError | undefined;
   #finalizing: Promise<void> | undefined;
@@ -122,9 +131,9 @@ export abstract class ClusterNode {
 
   /** Starts this node and waits for the rest of the cluster; once. Throws what went wrong, with everything closed. */
   async start(): Promise<void> {
-    const { signal, deadlineMs } = this.#options;
+    const { signal, timeoutMs } = this.#options;
     try {
-      await waitFor(this.#start(), `the start of the cluster of ${schedulerText(this.#options)}`, this.clock, { signal, deadlineMs });
+      await waitFor(this.#start(), `the start of the cluster of ${schedulerText(this.#options)}`, this.clock, { signal, timeoutMs });
     } catch (late) {
       const thrown = await this.#explained(late, () => this.missing());
       if (signal?.aborted === true) await this.leave(); // so that nobody waits for a node that is registered already
@@ -140,6 +149,11 @@ export abstract class ClusterNode {
     if (!Number.isInteger(group) || group < 1 || group > GROUP_MAX) throw badArgument(`there is no group ${group}; groups are 1 to 7`);
     if (!inGroup(this.role, group)) throw badArgument(`a ${this.role} is no member of group ${group}`);
     await this.enterBarrier(group, customer, wait, false);
+  }
+
+  /** Whether this node leaves, and has not closed yet. */
+  protected get isFinalizing(): boolean {
+    return this.#finalizing !== undefined;
   }
 
   /** Called once, when this node is finalized, after the others are done and before the links close. */
@@ -319,8 +333,11 @@ export abstract class ClusterNode {
       return;
     }
     this.#failure = error;
-    const isOver = error.code === "CLOSED"; // a guest's job has ended well
-    this.log[isOver ? "info" : "error"](isOver ? "the job is over" : "the job failed", { code: error.code, reason: error.message });
+    const fields = { code: error.code, reason: error.message };
+    if (error.code === "CLOSED")
+      this.log.info("the job is over", fields); // a guest's job has ended well
+    else if (error.code === "FENCED") this.log.warn("the job goes on without this node", fields);
+    else this.log.error("the job failed", fields);
     for (const channel of this.peer.channels()) channel.end(error);
     this.#over(error);
   }
@@ -336,12 +353,12 @@ export abstract class ClusterNode {
     return incompleteError(thrown, await missing());
   }
 
-  async #finalize({ barrier = true, deadlineMs, signal }: FinalizeOptions): Promise<void> {
-    const wait = { deadlineMs, signal: signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]) };
+  async #finalize({ barrier = true, timeoutMs, signal }: FinalizeOptions): Promise<void> {
+    const wait = { timeoutMs, signal: signal === undefined ? this.#closing.signal : AbortSignal.any([signal, this.#closing.signal]) };
     let failure: unknown;
     let isTogether = barrier !== false;
     try {
-      if (barrier === true) await this.#passLastBarrier(wait);
+      if (barrier === true || (barrier === "living" && this.role !== "worker")) await this.#passLastBarrier(wait);
       else if (barrier === "living") await this.enterBarrier(Group.ALL, 0, wait, false);
     } catch (thrown) {
       const explained = await this.#explained(thrown, () => this.missingAtEnd());
@@ -381,6 +398,7 @@ export abstract class ClusterNode {
     await this.release();
     await this.peer.close();
     this.#over(closedError());
+    this.#closed.resolve();
   }
 
   #over(error: WeighbridgeError): void {

@@ -26,8 +26,8 @@ export type LastBarrierOptions = {
   readonly hasWorkers?: (() => boolean) | undefined;
 };
 
-/** How soon a node enters again whose entry failed (LastBarrier.L1). */
-const REENTER_MS = 200;
+/** How soon a node enters a barrier again whose entry failed (LastBarrier.L1). */
+export const REENTER_MS = 200;
 /** How soon, and how often, a node looks whether it waits for dead ones. */
 const LOOK_MS = 1000;
 

@@ -34,6 +34,7 @@ async function parked({
   rules = RULES,
   successorMs,
   waits,
+  suspected,
 }: Partial<Parked> = {}) {
   const clock = new SimClock();
   const network = new SimNetwork({ clock, seed: 1 });
@@ -50,6 +51,7 @@ async function parked({
       ...{ peer, clock: by, log: SILENT_LOG, linkTimeoutMs: LINK_TIMEOUT_MS, isSchedulerAway, isAwaited: () => true },
       successorMs: () => successorMs,
       ...(waits === undefined ? {} : { waits }),
+      ...(suspected === undefined ? {} : { suspected }),
     });
   watch(server, clock);
   server.serve(serveJson(SLOW, () => new Promise<object>(() => {})));
@@ -57,9 +59,10 @@ async function parked({
   const channel = worker.dial(SERVER, "sim://server:1", 1);
   await clock.advance(100);
   const failures: string[] = [];
-  watch(worker, watchClock(clock)).start(rules);
+  const monitor = watch(worker, watchClock(clock));
+  monitor.start(rules);
   const call = (): void => void callJson(channel, SLOW, {}, clock).catch((error: Error) => failures.push(error.message));
-  return { clock, network, worker, channel, failures, call };
+  return { clock, network, worker, channel, failures, call, monitor };
 }
 
 type Parked = {
@@ -68,6 +71,7 @@ type Parked = {
   readonly isSchedulerAway: () => boolean;
   readonly successorMs: number;
   readonly waits: { readonly untilMs: number };
+  readonly suspected: () => void;
 };
 
 test("a node that was held up for minutes takes nobody for silent (LinkMonitor.A1)", async () => {
@@ -167,4 +171,27 @@ test("without heartbeats a link that is there is left alone, however long a call
   await clock.advance(10 * LINK_TIMEOUT_MS);
   assert.ok(link !== undefined && channel.link === link);
   assert.deepEqual([failures, worker.metrics.framesSent], [[], framesSent]);
+});
+
+test("calls to a node that the scheduler knows as busy wait, and its link stays open, for as long as it is; then it is judged (LinkMonitor.A9)", async () => {
+  let isBusy = true;
+  const told: (readonly number[])[] = [];
+  const stage = await parked({
+    suspected: () => {
+      const { monitor } = stage;
+      told.push(monitor.suspects() ?? []);
+      if (isBusy) monitor.busy([SERVER]);
+    },
+  });
+  const { clock, network, channel, failures, call } = stage;
+  call();
+  await clock.advance(100);
+  const { link } = channel;
+  network.crash("server", { silent: true });
+  await clock.advance(10 * LINK_TIMEOUT_MS);
+  assert.ok(link !== undefined && channel.link === link);
+  assert.deepEqual([failures, told.length > 10, told[0]], [[], true, [SERVER]]);
+  isBusy = false;
+  await clock.advance(2 * LINK_TIMEOUT_MS);
+  assert.equal(failures.length, 1);
 });

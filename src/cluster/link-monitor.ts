@@ -20,8 +20,13 @@
 //   LinkMonitor.A6. Without heartbeats (a timeout of 0) an open link is neither tested nor taken for silent.
 //   LinkMonitor.A7. Calls to a server that another process may go on for last as long as a caller waits by its own
 //       deadline: as long as the latest one that was under way when their time was over. So none waits for ever.
+//   LinkMonitor.A8. A node that is silent itself, because what it writes is held back, takes nobody for silent.
+//   LinkMonitor.A9. A node of which the scheduler, or the pulse of its process, says that its loop is busy has a whole
+//       timeout more from then on: its links stay open, and calls to it wait. This node asks at half of the timeout.
+//   LinkMonitor.A10. A node that refuses a link for now (QUEUE_FULL) is there: calls to it wait by their deadlines.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
+import { isWeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { OpenWaits } from "../base/open-waits.ts";
 import { HEARTBEAT } from "../contracts/control.ts";
@@ -48,11 +53,15 @@ export type LinkMonitorOptions = {
   readonly successorMs?: (node: number) => number | undefined;
   /** Until when callers of this node wait by their deadlines. */
   readonly waits?: Pick<OpenWaits, "untilMs">;
+  /** There are new nodes among the `suspects`. */
+  readonly suspected?: () => void;
 };
 
 /** The precision with which a silence is noticed. */
 const TICKS_PER_TIMEOUT = 10;
 const TICK_MS_MIN = 10;
+/** The part of the timeout after which a silent node is a suspect (LinkMonitor.A9). */
+const SUSPECT_AFTER = 0.5;
 /** Without heartbeats. */
 const TICK_MS = 1000;
 
@@ -66,6 +75,7 @@ class Silence {
   /** Of the other node's incarnation. */
   incarnation: number;
   isProbing = false;
+  isSuspect = false;
   isReported = false;
   /** Until when a caller waited whose deadline is longer than the limit (LinkMonitor.A7); -1: nobody looked yet. */
   callersUntilMs = -1;
@@ -81,6 +91,7 @@ class Silence {
     this.linkTicks = this.ticks;
     this.link = link;
     this.isReported = false;
+    this.isSuspect = false;
     this.callersUntilMs = -1;
     this.problem = "it is silent";
   }
@@ -120,9 +131,30 @@ export class LinkMonitor {
     this.#cancelTimer();
   }
 
+  /** How many calls of this monitor are open there. */
+  openCount(channel: Channel): number {
+    return this.#silences.get(channel)?.isProbing === true ? 1 : 0;
+  }
+
+  /** Nodes that are silent, of which this node asks whether they are only busy; undefined: there are none. */
+  suspects(): readonly number[] | undefined {
+    const found = [...this.#options.peer.channels()].filter((channel) => this.#silences.get(channel)?.isSuspect === true);
+    return found.length === 0 ? undefined : found.map(({ id }) => id);
+  }
+
+  /** The processes of these nodes run, while their loops are busy (LinkMonitor.A9). */
+  busy(nodes: readonly number[]): void {
+    for (const node of nodes) {
+      const channel = this.#options.peer.channel(node);
+      if (channel !== undefined) this.#silences.get(channel)?.end(channel.link, { isHeard: true });
+    }
+  }
+
   /** A try to reach the other node failed. */
-  unreachable(channel: Channel, { message }: Error): void {
-    this.#silenceOf(channel).problem = message;
+  unreachable(channel: Channel, error: Error): void {
+    const silence = this.#silenceOf(channel);
+    if (isWeighbridgeError(error, "QUEUE_FULL")) silence.end(undefined, { isHeard: true }); // LinkMonitor.A10
+    silence.problem = error.message;
   }
 
   #next(): void {
@@ -132,11 +164,11 @@ export class LinkMonitor {
       this.#next();
     };
     // LinkMonitor.A1
-    this.#cancelTimer = this.#options.clock.after(this.#tickMs, () => this.#options.clock.afterInput(tick));
+    this.#cancelTimer = this.#options.clock.after(this.#tickMs, () => this.#options.clock.afterInput(tick), true);
   }
 
   #look(channel: Channel): void {
-    const { isSchedulerAway, isAwaited } = this.#options;
+    const { isSchedulerAway, isAwaited, peer } = this.#options;
     if (channel.id === SCHEDULER_ID) return;
     const silence = this.#silenceOf(channel);
     const { link } = channel;
@@ -146,13 +178,17 @@ export class LinkMonitor {
     const isNewHolder = channel.incarnation !== silence.incarnation;
     const isUnwatched = link !== undefined && this.#timeoutMs === 0; // LinkMonitor.A6
     silence.incarnation = channel.incarnation;
-    if (isHeard || isIdle || isUnwatched || isNewHolder || !isAwaited(channel.id)) {
+    if (isHeard || isIdle || isUnwatched || isNewHolder || !isAwaited(channel.id) || peer.isMuteTo(channel.id)) {
       if (isHeard && silence.isReported) this.#options.log.info("a node answers again", { node: channel.name });
       silence.end(link, { isHeard });
       return;
     }
     silence.count(link);
     if (link !== undefined) this.#probe(channel, silence);
+    if (!silence.isSuspect && this.#isReached(silence.ticks, SUSPECT_AFTER * this.#timeoutMs)) {
+      silence.isSuspect = true;
+      this.#options.suspected?.();
+    }
     if (link !== undefined && this.#isReached(silence.linkTicks, this.#timeoutMs)) this.#giveUpLink(channel, link, silence);
     this.#judge(channel, silence);
   }

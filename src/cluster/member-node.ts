@@ -1,21 +1,19 @@
 // member-node — a node that registers with the scheduler: what servers and workers have in common beyond every node.
 
 import type { WaitOptions } from "../base/deferred.ts";
-import { asError, isWeighbridgeError } from "../base/errors.ts";
+import { asError, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import type { PeerOptions } from "../peer/peer-options.ts";
 import type { Address } from "../transport/transport.ts";
 import type { Role } from "../wire/node-id.ts";
 import type { ResumeClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { ClusterNode } from "./cluster-node.ts";
-import { Membership } from "./membership.ts";
+import { Membership, type ProcessEnding } from "./membership.ts";
 import type { MemberOptions } from "./node-options.ts";
 import { reportStartFailure } from "./start-failure.ts";
 
 /** A container that is ended gets ten seconds. */
-const LEAVE_DEADLINE_MS = 2000;
-/** Of a node that another process goes on for: as long as a scheduler takes to come back. Until then it serves. */
-const RETURN_DEADLINE_MS = 10_000;
+export const LEAVE_DEADLINE_MS = 2000;
 
 export abstract class MemberNode extends ClusterNode {
   readonly #options: MemberOptions;
@@ -40,8 +38,22 @@ export abstract class MemberNode extends ClusterNode {
 
   override async leave(): Promise<void> {
     await super.leave();
-    const deadlineMs = this.returns === true ? RETURN_DEADLINE_MS : LEAVE_DEADLINE_MS;
-    await this.#membership?.leave({ deadlineMs }, { returns: this.returns });
+    await this.#membership?.leave({ timeoutMs: this.leaveMs }, { returns: this.returns });
+  }
+
+  /** How long it waits for the scheduler to hear that it leaves. */
+  protected get leaveMs(): number {
+    return LEAVE_DEADLINE_MS;
+  }
+
+  /** Whether somebody may wait for something of this node: it starts, leaves, or has a call open. */
+  get isBusy(): boolean {
+    return this.isFinalizing || this.#membership?.isBusy !== false;
+  }
+
+  /** As Membership.processEnds. */
+  processEnds(how: ProcessEnding): void {
+    this.#membership?.processEnds(how);
   }
 
   /** As what this node registers. */
@@ -79,10 +91,12 @@ export abstract class MemberNode extends ClusterNode {
   }
 
   protected async join(): Promise<void> {
-    const { rank, label = "", schedulerAddress, otherSchedulers, linkTimeoutMs, copy, returns } = this.#options;
+    const { rank, label = "", schedulerAddress, otherSchedulers, linkTimeoutMs, copy, returns, hasNoClock, pulse } = this.#options;
     const { peer, clock, log, registersAs: role, serverCount, workerCount, startTimeoutMs, waits } = this;
     const address = await this.#listen();
-    const common = { peer, clock, log, role, rank, address, label, serverCount, workerCount, copy, returns };
+    // PlannedStop.P4
+    if (peer.isLeaving) throw new WeighbridgeError("CLOSED", "this node was stopped while it prepared");
+    const common = { peer, clock, log, role, rank, address, label, serverCount, workerCount, copy, returns, hasNoClock, pulse };
     const membership = new Membership({ ...common, schedulerAddress, otherSchedulers, startTimeoutMs, linkTimeoutMs, waits });
     this.#membership = membership;
     membership.onRoster((roster) => this.follow(roster));
@@ -95,7 +109,7 @@ export abstract class MemberNode extends ClusterNode {
     } catch (thrown) {
       const { code, message } = asError(thrown, "HANDLER_FAILED");
       // the others wait at the start barrier
-      await membership.leave({ deadlineMs: LEAVE_DEADLINE_MS }, { failure: { code, message } });
+      await membership.leave({ timeoutMs: LEAVE_DEADLINE_MS }, { failure: { code, message } });
       throw thrown;
     }
   }

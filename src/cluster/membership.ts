@@ -30,10 +30,11 @@ import { idOf, isGuest, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "
 import type { RegisterReply, ResumeClaim, StartCounts } from "../wire/register.ts";
 import { isAwaited, type PlacementView, type RosterEntry, type RosterView } from "../wire/roster.ts";
 import { BarrierClient } from "./barrier-client.ts";
-import { Heartbeat } from "./heartbeat.ts";
+import { Heartbeat, type HeartbeatRules } from "./heartbeat.ts";
 import { LinkMonitor } from "./link-monitor.ts";
 import { NodeMemory } from "./node-memory.ts";
 import type { MemberOptions } from "./node-options.ts";
+import { pulseFrames, pulseIntervalMs } from "./pulse.ts";
 import { type PlacementListener, RosterCopy, type RosterListener } from "./roster-copy.ts";
 import { incompleteError, missingNodes, SchedulerCalls, serveSchedulerNews } from "./scheduler-calls.ts";
 import { SchedulerWait, schedulerText } from "./scheduler-wait.ts";
@@ -41,7 +42,17 @@ import { wrongScheduler } from "./start-failure.ts";
 
 export type MembershipOptions = Pick<
   MemberOptions,
-  "clock" | "rank" | "serverCount" | "workerCount" | "schedulerAddress" | "otherSchedulers" | "linkTimeoutMs" | "copy" | "returns"
+  | "clock"
+  | "rank"
+  | "serverCount"
+  | "workerCount"
+  | "schedulerAddress"
+  | "otherSchedulers"
+  | "linkTimeoutMs"
+  | "copy"
+  | "returns"
+  | "hasNoClock"
+  | "pulse"
 > & {
   /** Its id, incarnation, job and events are set here. */
   readonly peer: Peer;
@@ -57,9 +68,21 @@ export type MembershipOptions = Pick<
   readonly token?: string;
 };
 
+export type ProcessEnding = { readonly exitCode: number; readonly isAwaited: boolean };
+
 type FatalListener = (error: WeighbridgeError) => void;
 
+/** Hears with each heartbeat whether the scheduler took this node for dead. */
+export type DeathListener = {
+  /** It did; that is said once for each time. */
+  wasDead(): void;
+  /** It answered a heartbeat that left then, and said nothing of it. */
+  wasAlive(leftAtMs: number): void;
+};
+
 const LEAVE_DEADLINE_MS = 5000;
+/** How long a pulse has to answer: a fraction of the heartbeat timeout. */
+const ASKS_PER_TIMEOUT = 4;
 export const LINK_TIMEOUT_MS = 30_000;
 /**
  * Calls to a server with a standby wait for at least so many heartbeat timeouts: after one of them it is replaced, if
@@ -83,6 +106,9 @@ export class Membership {
    */
   #earlyRoster: RosterView | undefined;
   readonly #fatalListeners = new Set<FatalListener>();
+  readonly #deathListeners = new Set<DeathListener>();
+  /** It was taken for dead, and nothing but its next barrier says so. */
+  #isDeathUntold = false;
   #channel: Channel | undefined;
   #registration: RegisterReply | undefined;
   #barriers: BarrierClient | undefined;
@@ -111,7 +137,7 @@ export class Membership {
       registerAgain: (channel) => this.#resume(channel),
       resumed: (reply) => {
         this.#settleIn(reply);
-        this.memory.reportCatalogue(this, this.#options.log);
+        this.memory.resumed();
       },
       refused: (error) => this.#end(error),
     });
@@ -120,6 +146,7 @@ export class Membership {
     this.#links = new LinkMonitor({
       ...options,
       linkTimeoutMs,
+      suspected: () => this.#heartbeat?.beatNow(),
       isSchedulerAway: () => this.#channel?.link === undefined,
       isAwaited: (node) => isAwaited(this.entry(node) ?? { state: "left" }),
       successorMs: (node) => {
@@ -153,6 +180,11 @@ export class Membership {
   /** What the job began with; before this node has joined, what it was started with. */
   get counts(): StartCounts {
     return this.#registration?.counts ?? this.#options;
+  }
+
+  /** Whether the job goes on without workers, as the scheduler says. */
+  get serves(): boolean {
+    return this.#registration?.serves === true;
   }
 
   /** The newest roster; it does not list the scheduler. */
@@ -200,6 +232,12 @@ export class Membership {
     this.#roster.adoptPlacement(placement);
   }
 
+  /** Tells `listener` whether this node was taken for dead, and is alive again. Returns the function that stops it. */
+  onTakenForDead(listener: DeathListener): () => void {
+    this.#deathListeners.add(listener);
+    return () => this.#deathListeners.delete(listener);
+  }
+
   /** Calls `listener` when this node cannot go on, also if that was before. Returns the function that stops it. */
   onFatal(listener: FatalListener): () => void {
     this.#fatalListeners.add(listener);
@@ -229,7 +267,17 @@ export class Membership {
       const failed = (error: unknown): void => {
         if (isWeighbridgeError(error, "FENCED")) this.#end(error);
       };
-      this.#heartbeat = new Heartbeat({ channel, clock, log, failed, body: () => this.memory.heartbeat() });
+      this.#heartbeat = new Heartbeat({
+        ...{ channel, clock, log, failed },
+        body: () => ({ ...this.memory.heartbeat(), silent: this.#links.suspects(), sharing: this.#options.peer.sharing() }),
+        told: ({ busy, wasDead }, leftAtMs) => {
+          if (busy !== undefined) this.#links.busy(busy);
+          if (wasDead === true) this.#wasDead();
+          else for (const listener of [...this.#deathListeners]) listener.wasAlive(leftAtMs);
+        },
+        speak: (rules) => this.#speak(channel, rules),
+        ask: (rules) => this.#askPulse(rules),
+      });
       this.#roster.listen(() => this.#checkReplaced());
       this.#barriers = new BarrierClient({ clock, isLate: reply.recovery, enter: (request) => this.callScheduler(BARRIER, request) });
       this.#settleIn(reply);
@@ -250,6 +298,11 @@ export class Membership {
   async barrier(group: number, customer: number, wait: WaitOptions = {}, outlivesDeaths = false): Promise<void> {
     if (this.#fatal !== undefined) throw this.#fatal;
     assert(this.#barriers !== undefined, "join comes first");
+    if (this.#isDeathUntold && !outlivesDeaths) {
+      this.#isDeathUntold = false;
+      const message = "this node was taken for dead, and is alive again: others may have passed barriers without it; enter again";
+      throw new WeighbridgeError("NODE_DEAD", message, { retryable: true });
+    }
     await this.#barriers.pass(group, customer, wait, outlivesDeaths);
   }
 
@@ -280,7 +333,7 @@ export class Membership {
    * that starts with it ends with that reason. With `returns` it is waited for. Resolves even if the scheduler cannot
    * be reached, with whether the scheduler keeps it (`unlessNeeded`): then it has not left.
    */
-  async leave(wait: WaitOptions = { deadlineMs: LEAVE_DEADLINE_MS }, request: LeaveRequest = {}): Promise<boolean> {
+  async leave(wait: WaitOptions = { timeoutMs: LEAVE_DEADLINE_MS }, request: LeaveRequest = {}): Promise<boolean> {
     this.#heartbeat?.stop();
     if (this.#registration === undefined || this.#fatal !== undefined || this.#leaving !== undefined) return false;
     this.#leaving = new Deferred();
@@ -298,9 +351,32 @@ export class Membership {
     }
   }
 
+  /**
+   * The process of this node ends in this turn, with this exit code: says so to the scheduler, in a write that the
+   * system takes before this returns, if there is a link to it. `isAwaited`: another process is started with its rank.
+   */
+  processEnds({ exitCode, isAwaited }: ProcessEnding): void {
+    const channel = this.#channel;
+    if (this.#registration === undefined || this.#fatal !== undefined || this.#calls.isResuming) return;
+    if (channel?.link === undefined) return;
+    const request = { unclosed: exitCode, ...(isAwaited ? { returns: true } : {}) };
+    callJson(channel, LEAVE, request, this.#options.clock).catch(() => {}); // the answer comes too late
+    channel.flush();
+  }
+
   /** How long a node may be silent before it is taken for dead; 0: only a closed link shows a death. */
   get heartbeatTimeoutMs(): number {
     return this.#joined.heartbeatTimeoutMs;
+  }
+
+  /** Whether something of this node is open, beside what watches over its links. */
+  get isBusy(): boolean {
+    if (this.#registration === undefined || this.#leaving !== undefined || this.#calls.isWaitedFor) return true;
+    for (const channel of this.#options.peer.channels()) {
+      const watching = channel === this.#channel ? this.#heartbeat?.openCount : this.#links.openCount(channel);
+      if (channel.openCallCount > (watching ?? 0)) return true;
+    }
+    return false;
   }
 
   /** What heartbeats carry has changed: one leaves at once, unless one is open. */
@@ -317,6 +393,8 @@ export class Membership {
     peer.id = node;
     peer.incarnation = incarnation;
     this.#isTakingOver = true;
+    // The pulse, too, speaks as that node: its loop may be busy before the scheduler answers.
+    this.#startHeartbeats(this.#joined);
     this.#channel?.link?.destroy(); // the next one begins with a hello of that node, and a scheduler that resumes it
   }
 
@@ -361,7 +439,7 @@ export class Membership {
       },
       restarted: (channel, again) => {
         if (channel !== this.#channel) for (const call of again) channel.send(call);
-        else if (this.#calls.restarted(channel, again, { isRegistered: this.#registration !== undefined })) this.#heartbeat?.stop();
+        else if (this.#calls.restarted(channel, again, { isRegistered: this.#registration !== undefined })) this.#heartbeat?.pause();
       },
       hello: (hello) => {
         if (this.guests !== undefined && isGuest(hello.node)) this.guests.check(hello);
@@ -372,24 +450,26 @@ export class Membership {
   }
 
   #register(channel: Channel, resume: ResumeClaim | undefined): Promise<RegisterReply> {
-    const { rank, serverCount, workerCount, label, copy, returns } = { ...this.#options, ...this.counts };
+    const { rank, serverCount, workerCount, label, copy, returns, hasNoClock } = { ...this.#options, ...this.counts };
     const role = resume === undefined ? this.#options.role : roleOf(resume.node); // a standby may have taken over
     const { token, packageVersion: version } = this.#options.peer;
     const node = { role, rank, address: this.address, serverCount, workerCount, label, token, packageVersion: version || undefined };
-    return callJson(channel, REGISTER, { ...node, resume, copy, returns }, this.#options.clock);
+    return callJson(channel, REGISTER, { ...node, resume, copy, returns, hasNoClock }, this.#options.clock);
   }
 
   #watchStart(): void {
     this.#watch.start({ isLinked: this.#channel?.link !== undefined }, (error) => {
       const joining = this.#joining;
       const report = (missing: string): void => joining?.reject(incompleteError(error, missing));
-      this.missing().then(report, () => report(""));
+      missingNodes(this.#channel, this.#options).then(report, () => report("")); // the error names a missing scheduler
     });
   }
 
   /** Which nodes the cluster waits for, while this one joins; "" when that is not known. Never throws. */
   async missing(): Promise<string> {
-    return this.#registration === undefined ? await missingNodes(this.#channel, this.#options) : "";
+    if (this.#registration !== undefined) return "";
+    const isReached = this.#channel?.link !== undefined;
+    return isReached ? await missingNodes(this.#channel, this.#options) : this.#watch.absence;
   }
 
   /** Which nodes have not come to the last barrier; "" when that is not known. Never throws. */
@@ -436,12 +516,49 @@ export class Membership {
   /** The scheduler knows us now. */
   #settleIn(reply: RegisterReply): void {
     this.#isTakingOver = false;
+    // The pulse of another scheduler answers elsewhere.
+    this.#registration = { ...this.#joined, pulse: reply.pulse, serves: reply.serves };
     this.#roster.adopt(reply.roster);
     if (this.#earlyRoster !== undefined) this.#roster.adopt(this.#earlyRoster);
     this.#earlyRoster = undefined;
     this.#checkReplaced();
     this.#links.start(reply);
-    if (this.#leaving === undefined && this.#fatal === undefined) this.#heartbeat?.start(reply);
+    this.#startHeartbeats(reply);
+  }
+
+  #startHeartbeats(rules: HeartbeatRules): void {
+    if (this.#leaving === undefined && this.#fatal === undefined) this.#heartbeat?.start(rules);
+  }
+
+  /** The pulse of this process speaks for this node while its loop is busy, where the scheduler takes that. */
+  #speak(channel: Channel, rules: HeartbeatRules): () => void {
+    const { peer, schedulerAddress, otherSchedulers = [], pulse } = this.#options;
+    const { job, node, incarnation, pulse: isTaken } = this.#joined;
+    if (pulse === undefined || isTaken === undefined) return () => {};
+    const addresses = [...new Set([peer.addressOf(channel) ?? schedulerAddress, schedulerAddress, ...otherSchedulers])];
+    const frames = pulseFrames({ job, node, incarnation, token: peer.token });
+    return pulse.speak({ node, addresses, everyMs: pulseIntervalMs(rules), frames });
+  }
+
+  /**
+   * Asks the pulse of the scheduler's process whether it runs, and which of its nodes are busy. It may compute for as
+   * long as it likes: in a host map a worker shares its loop. Where others may lead, a busy scheduler is replaced, and
+   * looked for.
+   */
+  async #askPulse({ heartbeatTimeoutMs }: HeartbeatRules): Promise<void> {
+    const { otherSchedulers = [], pulse } = this.#options;
+    const { address, token } = this.#joined.pulse ?? {};
+    if (pulse === undefined || address === undefined || otherSchedulers.length > 0) throw new WeighbridgeError("NO_ROUTE", "it has none");
+    const answer = await pulse.ask(address, { timeoutMs: heartbeatTimeoutMs / ASKS_PER_TIMEOUT });
+    if (answer.token !== token) throw new WeighbridgeError("NO_ROUTE", `${address} is the pulse of another process`);
+    this.#links.busy(answer.busy);
+  }
+
+  /** The scheduler took this node for dead, and so did others. */
+  #wasDead(): void {
+    this.#options.log.warn("this node was taken for dead, and is alive again: others went on without it");
+    this.#isDeathUntold = this.#deathListeners.size === 0;
+    for (const listener of [...this.#deathListeners]) listener.wasDead();
   }
 
   #checkReplaced(): void {

@@ -8,6 +8,7 @@ import type { Gateway } from "../peer/gateway.ts";
 import type { Address, Transport } from "../transport/transport.ts";
 import type { CopyClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
+import type { Pulse } from "./pulse.ts";
 
 export type NodeOptions = {
   readonly serverCount: number;
@@ -29,14 +30,16 @@ export type NodeOptions = {
   /** Gives the start up; a node that has started goes on. */
   readonly signal?: AbortSignal | undefined;
   /** How long this node waits for its own and the others' start, where that is less than `startTimeoutMs`. */
-  readonly deadlineMs?: number | undefined;
+  readonly timeoutMs?: number | undefined;
   readonly resendTimeoutMs?: number;
   /** How long a wait for a request lasts when its caller sets no deadline; left out, as long as the request. */
   readonly requestTimeoutMs?: number | undefined;
   readonly faults?: FaultOptions | undefined;
   readonly limits?: Partial<ChannelLimits>;
+  /** What speaks for this node while its loop is busy; left out where nothing can. */
+  readonly pulse?: Pulse | undefined;
   /** False starts without waiting for all nodes to be ready (ps-lite: StartAsync). A recovered node never waits. */
-  readonly startBarrier?: boolean;
+  readonly startBarrier?: boolean | undefined;
   /** Called with every newer roster, from before the start on. */
   readonly onRoster?: (roster: RosterView) => void;
 };
@@ -55,6 +58,8 @@ export type MemberOptions = NodeOptions & {
   readonly copy?: CopyClaim | undefined;
   /** Of a server: if its process ends, another one goes on with its state. */
   readonly returns?: boolean | undefined;
+  /** Of a worker that never joins the clock set: no server waits for it. */
+  readonly hasNoClock?: boolean | undefined;
   /** Calls to a node that could not be reached for this long fail with LINK_LOST. */
   readonly linkTimeoutMs?: number | undefined;
 };

@@ -55,6 +55,11 @@ export class SchedulerCalls {
     return this.#resuming !== undefined;
   }
 
+  /** Whether callers wait for a scheduler that is away. */
+  get isWaitedFor(): boolean {
+    return this.#back !== undefined || this.#heldCalls.length > 0;
+  }
+
   async call<Q, R>(channel: Channel | undefined, fn: JsonContract<Q, R>, body: Q): Promise<R> {
     while (this.#resuming !== undefined) await this.#resuming.promise; // SchedulerCalls.C1
     assert(channel !== undefined, "join comes first");
@@ -70,13 +75,20 @@ export class SchedulerCalls {
     }
   }
 
-  /** The scheduler has a new incarnation; `again` was open with the one before. Returns whether this node resumes. */
+  /**
+   * The scheduler has a new incarnation, or does not know us again; `again` was open before. Returns whether this node
+   * resumes.
+   */
   restarted(channel: Channel, again: readonly Call[], { isRegistered }: { readonly isRegistered: boolean }): boolean {
-    // An open registration, of a new node or of one that resumes, is simply made again.
+    if (!isRegistered) {
+      for (const call of again) channel.send(call); // none waits for a registration
+      return false;
+    }
+    // An open registration, of a node that resumes, is simply made again.
     const registrations = again.filter((call) => call.functionId === REGISTER.id);
     this.#heldCalls.push(...again.filter((call) => call.functionId !== REGISTER.id));
     for (const call of registrations) channel.send(call);
-    if (registrations.length > 0 || !isRegistered) return false;
+    if (registrations.length > 0) return false;
     this.#resuming ??= new Deferred();
     this.#resume(channel);
     return true;
@@ -157,7 +169,7 @@ export async function missingNodes(
 ): Promise<string> {
   if (scheduler?.link === undefined || scheduler.ended !== undefined) return "";
   try {
-    const { phase, waiting, nodes, leaving, ...counts } = await callJson(scheduler, STATUS, {}, clock, { deadlineMs: STATUS_DEADLINE_MS });
+    const { phase, waiting, nodes, leaving, ...counts } = await callJson(scheduler, STATUS, {}, clock, { timeoutMs: STATUS_DEADLINE_MS });
     if (at === "end") return leaving === undefined ? "" : missingAtEnd(nodes, leaving);
     return phase === "forming" ? missingText(counts, waiting) : "";
   } catch (thrown) {

@@ -7,6 +7,7 @@ import type { Log } from "../base/log.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { Address } from "../transport/transport.ts";
 import type { NodeOptions } from "./node-options.ts";
+import { CORRECT_THE_ADDRESS } from "./start-failure.ts";
 
 export type SchedulerWaitOptions = {
   readonly clock: Clock;
@@ -39,6 +40,11 @@ export class SchedulerWait {
 
   constructor(options: SchedulerWaitOptions) {
     this.#options = options;
+  }
+
+  /** A scheduler that was not reached, as what is missing (incompleteError). */
+  get absence(): string {
+    return `the scheduler (${this.problem})`;
   }
 
   /** Logs once that the scheduler is not there, if it does not come soon. */
@@ -85,11 +91,12 @@ export class SchedulerWait {
   #awaitReturn(channel: Channel, expired: (awayMs: number) => void, count = 1): void {
     const { clock, startTimeoutMs } = this.#options;
     this.#cancelAway();
-    this.#cancelAway = clock.after(startTimeoutMs, () => {
+    const look = (): void => {
       if (channel.link !== undefined || channel.ended !== undefined) return;
       expired(count * startTimeoutMs);
       this.#awaitReturn(channel, expired, count + 1);
-    });
+    };
+    this.#cancelAway = clock.after(startTimeoutMs, look, true);
   }
 
   back(): void {
@@ -113,9 +120,9 @@ export class SchedulerWait {
 
   #unreachable(): WeighbridgeError {
     const { schedulerAddress, startTimeoutMs } = this.#options;
-    const unreachable = `no scheduler at ${schedulerAddress} after ${startTimeoutMs} ms (${this.problem}); start one there, or point`;
-    const fix = "DMLC_PS_ROOT_URI/DMLC_PS_ROOT_PORT (--scheduler-host/--scheduler-port) at the right one";
-    return new WeighbridgeError("SCHEDULER_UNREACHABLE", `${unreachable} ${fix}`, { cause: this.cause });
+    const unreachable = `no scheduler at ${schedulerAddress} after ${startTimeoutMs} ms (${this.problem})`;
+    const message = `${unreachable}; start one there, or ${CORRECT_THE_ADDRESS}`;
+    return new WeighbridgeError("SCHEDULER_UNREACHABLE", message, { cause: this.cause });
   }
 }
 

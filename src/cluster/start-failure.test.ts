@@ -82,7 +82,7 @@ for (const [what, answer, code, says] of [
     "an HTTP server",
     HTTP,
     "SCHEDULER_UNREACHABLE",
-    /^what listens at sim:\S+ is no Weighbridge scheduler: it answers "HTTP\/.*"; point DMLC_PS_ROOT_URI/,
+    /^what listens at sim:\S+ is no Weighbridge scheduler: it answers "HTTP\/.*"; correct the address: connect\(address\).*WEIGHBRIDGE_SCHEDULER_HOST/,
   ],
   ["a scheduler of ps-lite", ZMTP, "SCHEDULER_UNREACHABLE", /is no Weighbridge scheduler: .* as ps-lite's programs do: .*--van zmq/],
   [

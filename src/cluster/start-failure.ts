@@ -21,7 +21,7 @@ export type StartFailure = {
   readonly schedulerAddress: Address;
   readonly otherSchedulers?: readonly Address[] | undefined;
   /** How long to try at most; left out: as long as nodes that are started together need to find each other. */
-  readonly deadlineMs?: number | undefined;
+  readonly timeoutMs?: number | undefined;
   /** The registration that it would have made. */
   readonly node: Pick<RegisterRequest, "role" | "rank" | "label" | "serverCount" | "workerCount">;
 };
@@ -31,12 +31,12 @@ const REPORT_DEADLINE_MS = 5000;
 
 /** Reports to the scheduler why this node does not come. Returns when that is done, or takes too long; never throws. */
 export async function reportStartFailure(start: StartFailure, error: WeighbridgeError): Promise<void> {
-  const { peer, clock, log, schedulerAddress, otherSchedulers, node, deadlineMs = REPORT_DEADLINE_MS } = start;
+  const { peer, clock, log, schedulerAddress, otherSchedulers, node, timeoutMs = REPORT_DEADLINE_MS } = start;
   const { code, message } = error;
   const channel = peer.dial(SCHEDULER_ID, schedulerAddress, 0, { others: otherSchedulers ?? [] });
   const request = { ...node, address: "", token: randomToken(), resume: undefined, failure: { code, message } };
   try {
-    await callJson(channel, REGISTER, request, clock, { deadlineMs });
+    await callJson(channel, REGISTER, request, clock, { timeoutMs });
   } catch (thrown) {
     // the reported error
     log.debug("the scheduler's answer to a node that does not come", { reason: reasonOf(thrown) });
@@ -45,12 +45,14 @@ export async function reportStartFailure(start: StartFailure, error: Weighbridge
   }
 }
 
-const FIX = "point DMLC_PS_ROOT_URI/DMLC_PS_ROOT_PORT (--scheduler-host/--scheduler-port) at the right place";
+/** For a node that looks for its scheduler in the wrong place. */
+export const CORRECT_THE_ADDRESS =
+  "correct the address: connect(address), --scheduler-host and --scheduler-port, or WEIGHBRIDGE_SCHEDULER_HOST and WEIGHBRIDGE_SCHEDULER_PORT (DMLC_PS_ROOT_URI and DMLC_PS_ROOT_PORT of ps-lite)";
 
 /** The error for a scheduler that cannot be talked with; undefined if that may pass. */
 export function wrongScheduler(address: Address, problem: Error): WeighbridgeError | undefined {
   if (isWeighbridgeError(problem, "VERSION_MISMATCH")) return new WeighbridgeError(problem.code, problem.message, { cause: problem });
   if (!isWeighbridgeError(problem, "FOREIGN_PROTOCOL")) return undefined;
-  const message = `what listens at ${address} is no Weighbridge scheduler: ${problem.message}; ${FIX}`;
+  const message = `what listens at ${address} is no Weighbridge scheduler: ${problem.message}; ${CORRECT_THE_ADDRESS}`;
   return new WeighbridgeError("SCHEDULER_UNREACHABLE", message, { cause: problem });
 }

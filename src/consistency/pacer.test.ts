@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { WeighbridgeError } from "../base/errors.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { throwsCode } from "../testing/throws-code.ts";
+import { wasTakenOut } from "../wire/failure.ts";
 import { idOf } from "../wire/node-id.ts";
 import { Pacer } from "./pacer.ts";
 import type { CompleteRound, SyncUpdate } from "./update-rounds.ts";
@@ -51,7 +52,7 @@ function openPacer() {
       clock,
       staleness,
       bytes: 1,
-      deadlineMs: 1000,
+      timeoutMs: 1000,
       read: {
         admitted: () => events.push(`read ${rank} at ${clock}`),
         failed: ({ code }) => events.push(`read ${rank} at ${clock}: ${code}`),
@@ -151,6 +152,23 @@ test("who was taken for dead is told so, and joins again once it was heard of", 
   pacer.revived(holderOf(1));
   assert.throws(() => read(1, 9), throwsCode("NOT_JOINED"), "only members wait");
   assert.equal(pacer.join(holderOf(1)), 2);
+});
+
+test("a worker that was taken for dead reads nothing that has a bound until it has joined again (StalenessController.W8)", () => {
+  const { pacer, read } = openPacer();
+  pacer.rounds.advance(holderOf(0), 2);
+  pacer.died(holderOf(1));
+  const told = (error: unknown): boolean => throwsCode("NODE_DEAD")(error) && wasTakenOut(error);
+  assert.throws(() => read(1, 0), told, "its minimum has come");
+  assert.equal(read(1, 9, { staleness: Infinity }), undefined, "it goes by nobody's clock");
+  assert.equal(read(0, 2), undefined, "the others");
+  assert.equal(read(1, 0, { incarnation: 2 }), undefined, "a newer incarnation was taken out of nothing");
+  pacer.revived(holderOf(1));
+  assert.throws(() => read(1, 0), throwsCode("NOT_JOINED"));
+  pacer.join(holderOf(1));
+  assert.equal(read(1, 2), undefined);
+  pacer.leave(holderOf(1));
+  assert.equal(read(1, 2), undefined, "it left in good order");
 });
 
 test("nobody waits for an incarnation whose successor is heard of, though the news of its death never came (StalenessController.W7)", () => {

@@ -7,6 +7,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
+import { takenOutError } from "../wire/failure.ts";
 import { nameOf } from "../wire/node-id.ts";
 import { type Bound, type ParkedReadId, type Parking, ParkingLot } from "./parking-lot.ts";
 import { NO_PUSHES, type PushCounter, PushCounts, type PushCountsImage, type PushReport } from "./push-counts.ts";
@@ -46,7 +47,7 @@ export class Pacer<H extends SyncUpdate<H>> {
   readonly #lost = new Map<number, { readonly incarnation: number; readonly clocks: readonly number[] }>();
 
   constructor(options: PacerOptions) {
-    this.clocks = new StalenessController({ expectedCount: options.expectedCount ?? 0 });
+    this.clocks = new StalenessController({ expectedCount: options.expectedCount ?? 0, isOfJob: true });
     this.lot = new ParkingLot({
       clock: options.clock,
       readsMax: options.parkedReadsMax,
@@ -179,8 +180,9 @@ export class Pacer<H extends SyncUpdate<H>> {
    */
   read(parking: Parking & WorkerIncarnation): ParkedReadId | undefined {
     checkStaleness(parking.staleness);
-    if (this.clocks.admits(parking.clock, parking.staleness)) return undefined;
-    this.clocks.checkMember(parking);
+    const { clocks } = this;
+    if (clocks.admits(parking.clock, parking.staleness) && !clocks.isOut(parking, parking.staleness)) return undefined;
+    clocks.checkMember(parking);
     return this.lot.park(parking);
   }
 
@@ -220,7 +222,7 @@ export class Pacer<H extends SyncUpdate<H>> {
     if (clock !== undefined) {
       for (const handle of this.rounds.drop(holder, clock)) handle.free(); // Pacer.U4
       const text = `${nameOf(holder.worker)} is no member any more, and has to join again`;
-      this.lot.failWorker(holder.worker, new WeighbridgeError("NODE_DEAD", text, { retryable: true }));
+      this.lot.failWorker(holder.worker, takenOutError(text));
     }
     this.rounds.settle();
   }

@@ -15,7 +15,7 @@ function openLot({ readsMax = 100, bytesMax = 1000 } = {}) {
   const messages: string[] = [];
   const park = (
     name: string,
-    { at = 5, staleness = 0, worker = 9, parameter = 0, bytes = 1, deadlineMs = 1000, afterwards = (): void => {} } = {},
+    { at = 5, staleness = 0, worker = 9, parameter = 0, bytes = 1, timeoutMs = 1000, afterwards = (): void => {} } = {},
   ): ParkedReadId =>
     lot.park({
       worker,
@@ -23,7 +23,7 @@ function openLot({ readsMax = 100, bytesMax = 1000 } = {}) {
       clock: at,
       staleness,
       bytes,
-      deadlineMs,
+      timeoutMs,
       read: {
         admitted: () => {
           events.push(name);
@@ -83,8 +83,8 @@ test("a raised bound lets go at once, a lowered one keeps longer, and only those
 
 test("a deadline ends the wait with DEADLINE, naming who is behind, and leaves the others", async () => {
   const { clock, lot, park, news, messages } = openLot();
-  park("patient", { deadlineMs: 500 });
-  park("hasty", { deadlineMs: 100, worker: 11 });
+  park("patient", { timeoutMs: 500 });
+  park("hasty", { timeoutMs: 100, worker: 11 });
   await clock.advance(99);
   assert.deepEqual(news(), []);
   await clock.advance(1);
@@ -137,9 +137,9 @@ test("is bounded in reads and in bytes: one too many is QUEUE_FULL, and may try 
 
 test("a deadline that is no time is refused", () => {
   const { park, lot } = openLot();
-  for (const deadlineMs of [Number.NaN, -1]) {
+  for (const timeoutMs of [Number.NaN, -1]) {
     assert.throws(
-      () => park("a", { deadlineMs }),
+      () => park("a", { timeoutMs }),
       (error) => isWeighbridgeError(error, "BAD_ARGUMENT"),
     );
   }
@@ -195,4 +195,24 @@ test("agrees with a plain list for any history", () => {
     }
     expectGone();
   }
+});
+
+test("a wait of 5 s is told once for the minimum that a worker needs, and no timer is left when the last read ends (ParkingLot.P5)", async () => {
+  const { clock, lot, park } = openLot();
+  const told: [number, string][] = [];
+  lot.onLongWait = (worker, waits) => void told.push([worker, waits]);
+  const long = { timeoutMs: Infinity };
+  park("a", long);
+  park("deeper", { ...long, at: 6 });
+  await clock.advance(3000);
+  park("other worker", { ...long, worker: 8 });
+  await clock.advance(1999);
+  assert.deepEqual(told, []);
+  await clock.advance(1);
+  const waits = (at: number): string => `at clock ${at} for the slowest to reach clock ${at}: worker 7 at clock 1`;
+  assert.deepEqual(told.splice(0), [[9, waits(6)]]);
+  await clock.advance(60_000);
+  assert.deepEqual(told.splice(0), [[8, waits(5)]]);
+  lot.release(6);
+  assert.equal(clock.pendingCount, 0);
 });

@@ -9,10 +9,14 @@
 //   ParkingLot.P3. A parked read ends exactly once: admitted, failed, or cancelled by its caller, who gets no callback.
 //   ParkingLot.P4. At most `readsMax` reads and `bytesMax` bytes are parked; what is more is refused with QUEUE_FULL
 //       (Availability.I8 of docs/decisions/0079).
+//   ParkingLot.P5. When reads of a worker have been parked for LONG_MS, `onLongWait` is called: once for the minimum
+//       that they need. One timer looks after all reads.
 
 import { assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
+import { Deadlines } from "../base/deadlines.ts";
 import { badArgument, WeighbridgeError } from "../base/errors.ts";
+import { LONG_MS } from "../contracts/long-waits.ts";
 import { nameOf } from "../wire/node-id.ts";
 
 /**
@@ -32,7 +36,9 @@ export type Parking = {
   readonly staleness: number;
   /** The memory that it holds while it waits. */
   readonly bytes: number;
-  readonly deadlineMs: number;
+  readonly timeoutMs: number;
+  /** Whether nobody needs to know that it waits long. Defaults to false. */
+  readonly isQuiet?: boolean;
   readonly read: ParkedRead;
 };
 
@@ -50,11 +56,15 @@ type ParkingLotOptions = {
 /** Names a parked read to `cancel`. */
 export type ParkedReadId = { readonly sequence: number };
 
+/** How long until the next look at the least: reads that are parked one after the other are looked at together. */
+const LOOK_MS_MIN = 1000;
+
 type Entry = ParkedReadId & {
   readonly parking: Parking;
+  readonly sinceMs: number;
   /** It goes when the minimum is at least this (StalenessController.W2). */
   clockMinNeeded: number;
-  readonly cancelTimer: CancelTimer;
+  readonly untilMs: number;
 };
 
 export class ParkingLot {
@@ -63,11 +73,18 @@ export class ParkingLot {
   readonly #options: ParkingLotOptions;
   /** By the minimum they need; a set keeps the order in which they came (ParkingLot.P2). */
   readonly #waiting = new Map<number, Set<Entry>>();
+  /** Hears what a worker has waited for (ParkingLot.P5). Must not throw, nor call the lot. */
+  onLongWait: (worker: number, waits: string) => void = () => {};
+  /** By worker: the minimum of the last long wait that was told. */
+  readonly #told = new Map<number, number>();
+  #cancelLook: CancelTimer | undefined;
+  readonly #deadlines: Deadlines<Entry>;
   #parkedBytes = 0;
   #sequence = 0;
 
   constructor(options: ParkingLotOptions) {
     this.#options = options;
+    this.#deadlines = new Deadlines(options.clock, (entry) => this.#expire(entry));
   }
 
   get parkedBytes(): number {
@@ -80,18 +97,42 @@ export class ParkingLot {
    */
   park(parking: Parking): ParkedReadId {
     const { clock, readsMax, bytesMax } = this.#options;
-    if (!(parking.deadlineMs >= 0)) throw badArgument(`a deadline of ${parking.deadlineMs} ms`);
+    if (!(parking.timeoutMs >= 0)) throw badArgument(`a deadline of ${parking.timeoutMs} ms`);
     if (this.readCount >= readsMax || this.#parkedBytes + parking.bytes > bytesMax) throw this.#full(parking);
-    const entry: Entry = {
-      sequence: this.#sequence++,
-      parking,
-      clockMinNeeded: parking.clock - parking.staleness,
-      cancelTimer: clock.after(parking.deadlineMs, () => this.#expire(entry)),
-    };
+    const sinceMs = clock.nowMs();
+    const clockMinNeeded = parking.clock - parking.staleness;
+    const entry: Entry = { sequence: this.#sequence++, parking, sinceMs, clockMinNeeded, untilMs: sinceMs + parking.timeoutMs };
     this.#enter(entry);
+    this.#deadlines.add(entry);
     this.readCount++;
     this.#parkedBytes += parking.bytes;
+    this.#cancelLook ??= clock.after(LONG_MS, () => this.#look());
     return entry;
+  }
+
+  #stopLooking(): void {
+    this.#cancelLook?.();
+    this.#cancelLook = undefined;
+  }
+
+  /** ParkingLot.P5 */
+  #look(): void {
+    const { clock } = this.#options;
+    const nowMs = clock.nowMs();
+    const long = new Map<number, Entry>();
+    let nextMs = LONG_MS;
+    for (const entry of this.#entries()) {
+      const { worker, isQuiet = false } = entry.parking;
+      const leftMs = LONG_MS - (nowMs - entry.sinceMs);
+      if (leftMs > 0) nextMs = Math.min(nextMs, leftMs);
+      else if (!isQuiet && entry.clockMinNeeded > (long.get(worker)?.clockMinNeeded ?? -Infinity)) long.set(worker, entry);
+    }
+    this.#cancelLook = clock.after(Math.max(LOOK_MS_MIN, nextMs), () => this.#look());
+    for (const [worker, entry] of long) {
+      if (this.#told.get(worker) === entry.clockMinNeeded) continue;
+      this.#told.set(worker, entry.clockMinNeeded);
+      this.onLongWait(worker, this.#waits(entry));
+    }
   }
 
   /** What reads of this worker and parameter wait for; undefined if none is parked. Scans all: for deadlines only. */
@@ -139,6 +180,7 @@ export class ParkingLot {
 
   /** The worker is gone. */
   failWorker(worker: number, error: WeighbridgeError): void {
+    this.#told.delete(worker);
     this.#failAll((parking) => parking.worker === worker, error);
   }
 
@@ -158,11 +200,11 @@ export class ParkingLot {
   }
 
   #expire(entry: Entry): void {
-    const { worker, deadlineMs, read } = entry.parking;
+    const { worker, timeoutMs, read } = entry.parking;
     const waits = this.#waits(entry);
     const isParked = this.#end(entry);
     assert(isParked, "a read that ended has no deadline");
-    read.failed(new WeighbridgeError("DEADLINE", `${nameOf(worker)} waited ${deadlineMs} ms ${waits}`, { retryable: true }));
+    read.failed(new WeighbridgeError("DEADLINE", `${nameOf(worker)} waited ${timeoutMs} ms ${waits}`, { retryable: true }));
   }
 
   #waits({ parking, clockMinNeeded }: Entry): string {
@@ -190,8 +232,11 @@ export class ParkingLot {
   /** Removes it for good; false if it has ended before (ParkingLot.P3). */
   #end(entry: Entry): boolean {
     if (!this.#leave(entry)) return false;
-    entry.cancelTimer();
-    this.readCount--;
+    this.#deadlines.delete(entry);
+    if (--this.readCount === 0) {
+      this.#stopLooking();
+      this.#deadlines.rest();
+    }
     this.#parkedBytes -= entry.parking.bytes;
     return true;
   }

@@ -21,10 +21,10 @@ function openGroups({ aliveCount = 8 } = {}) {
   const events: string[] = [];
   const init = (rank: number, { size = 2, tolerance = 0, incarnation = 1, group = GROUP } = {}): number =>
     groups.init({ ...holderOf(rank, incarnation), group, size, tolerance });
-  const sync = (rank: number, version: number, { deadlineMs = 1000, incarnation = 1, group = GROUP } = {}): SspWaitId | undefined => {
+  const sync = (rank: number, version: number, { timeoutMs = 1000, incarnation = 1, group = GROUP } = {}): SspWaitId | undefined => {
     const name = `${rank}@${version}`;
     const waiter = { admitted: () => events.push(name), failed: ({ code }: { code: string }) => events.push(`${name}:${code}`) };
-    const waiting = groups.sync({ ...holderOf(rank, incarnation), group, version, deadlineMs, waiter });
+    const waiting = groups.sync({ ...holderOf(rank, incarnation), group, version, timeoutMs, waiter });
     if (waiting === undefined) events.push(name);
     return waiting;
   };
@@ -176,7 +176,7 @@ test("a sync ends with DEADLINE, or is given up, or the server closes (SspGroup.
   const { clock, init, sync, groups, news } = openGroups();
   init(0);
   init(1);
-  sync(0, 1, { deadlineMs: 50 });
+  sync(0, 1, { timeoutMs: 50 });
   await clock.advance(50);
   assert.deepEqual(news(), ["0@1:DEADLINE"]);
   const waiting = sync(0, 2);
@@ -237,7 +237,7 @@ test("members that loop and die at random never pass too early, and never hang",
       versions.set(rank, version);
       waiting.set(rank, version);
       const waiter = { admitted: () => check(rank, version), failed: () => assert.fail(`seed ${seed}`) };
-      if (groups.sync({ ...holderOf(rank), group: GROUP, version, deadlineMs: 1000, waiter }) === undefined) check(rank, version);
+      if (groups.sync({ ...holderOf(rank), group: GROUP, version, timeoutMs: 1000, waiter }) === undefined) check(rank, version);
     }
   }
 });

@@ -41,7 +41,7 @@ type SspInit = WorkerIncarnation & { readonly group: bigint; readonly size: numb
 type SspSync = WorkerIncarnation & {
   readonly group: bigint;
   readonly version: number;
-  readonly deadlineMs: number;
+  readonly timeoutMs: number;
   readonly waiter: ParkedRead;
 };
 
@@ -65,6 +65,8 @@ export type SspGroupImage = {
 };
 
 export class SspGroups {
+  /** ParkingLot.P5 */
+  onLongWait: (worker: number, waits: string) => void = () => {};
   readonly #options: SspGroupsOptions;
   readonly #groups = new Map<bigint, SspGroup>();
   readonly #holders = new WorkerIncarnations();
@@ -108,7 +110,7 @@ export class SspGroups {
    * there is no such group, or the worker is no member (SspGroup.G5), FENCED, NODE_DEAD if the group cannot form or the
    * incarnation is over, QUEUE_FULL.
    */
-  sync({ group: key, version, deadlineMs, waiter, ...holder }: SspSync): SspWaitId | undefined {
+  sync({ group: key, version, timeoutMs, waiter, ...holder }: SspSync): SspWaitId | undefined {
     const group = this.#groups.get(key);
     if (group === undefined)
       throw new WeighbridgeError("NO_ROUTE", `there is no SSP group ${key}: it was not initialised, or all have left`);
@@ -120,7 +122,7 @@ export class SspGroups {
     if (group.versions.isFormed && group.versions.admits(version, group.tolerance)) return undefined;
     if (!this.#canForm(group)) throw cannotForm(group);
     const { worker } = holder;
-    const parking = { worker, parameter: 0, clock: version, staleness: group.tolerance, bytes: 0, deadlineMs, read: waiter };
+    const parking = { worker, parameter: 0, clock: version, staleness: group.tolerance, bytes: 0, timeoutMs, read: waiter };
     return { group, parked: group.lot.park(parking) };
   }
 
@@ -191,6 +193,7 @@ export class SspGroups {
       bytesMax: 0,
       describeSlowest: () => versions.describeSlowest(),
     });
+    lot.onLongWait = (worker, waits) => this.onLongWait(worker, waits);
     return { size, tolerance, versions, lot };
   }
 

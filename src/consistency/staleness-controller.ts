@@ -16,6 +16,8 @@
 //   StalenessController.W6. An update is taken from members only, and only at its worker's clock or later.
 //   StalenessController.W7. A worker that leaves has finished its clock, and may join again. One that dies has finished
 //       only the clocks before.
+//   StalenessController.W8. A member that was taken for dead reads nothing that has a bound until it joins again:
+//       others have continued without it, and it learns that from the refusal.
 //
 // Bounded delay τ (OSDI'14: "a new task is blocked until all tasks τ times ago are finished") is the same rule. Task t
 // is the work at clock t; it is finished when its worker's clock is above t, since all its updates have then been
@@ -25,13 +27,15 @@
 
 import { AssertionError } from "../base/assert.ts";
 import { badArgument } from "../base/errors.ts";
-import { isGuest, nameOf } from "../wire/node-id.ts";
+import { idOf, isGuest, nameOf } from "../wire/node-id.ts";
 import { type MemberClock, MemberClocks } from "./update-rounds.ts";
 import { guestError, type WorkerIncarnation } from "./worker-incarnations.ts";
 
 type StalenessControllerOptions = {
   /** The set forms when so many workers have joined or are gone: an early worker cannot run away from later ones. */
   readonly expectedCount?: number;
+  /** Whether those are the first workers of the job, so that the missing ones have names. Defaults to false. */
+  readonly isOfJob?: boolean;
 };
 
 /** The clocks of a server, and who may join. */
@@ -49,14 +53,12 @@ const NAMED_MAX = 4;
 
 export class StalenessController extends MemberClocks {
   readonly #expectedCount: number;
+  readonly #isOfJob: boolean;
 
-  constructor({ expectedCount = 0 }: StalenessControllerOptions = {}) {
+  constructor({ expectedCount = 0, isOfJob = false }: StalenessControllerOptions = {}) {
     super({ isFormed: expectedCount === 0 });
     this.#expectedCount = expectedCount;
-  }
-
-  get memberCount(): number {
-    return this.memberClocks.size;
+    this.#isOfJob = isOfJob;
   }
 
   /** How many have to come, or to be known as gone, before the set forms. */
@@ -76,8 +78,11 @@ export class StalenessController extends MemberClocks {
     if (member?.incarnation === incarnation) return member.clock;
     if (member !== undefined) this.died({ worker, incarnation: member.incarnation });
     const clock = this.clockMin;
+    this.clockReported = Math.max(this.clockReported, clock);
     this.memberClocks.set(worker, { incarnation, clock });
     this.slowestCount++;
+    this.takenOut.delete(worker);
+    this.hasTakenOut = this.takenOut.size > 0;
     this.incarnations.began(holder);
     this.#formIfComplete();
     return clock;
@@ -95,6 +100,7 @@ export class StalenessController extends MemberClocks {
     for (const member of this.memberClocks.values()) member.clock = Math.max(member.clock, clock);
     this.clockMin = clock;
     this.clockHighest = Math.max(this.clockHighest, clock);
+    this.clockReported = Math.max(this.clockReported, clock);
     this.slowestCount = [...this.memberClocks.values()].filter((member) => member.clock === clock).length;
     this.findMinimum();
   }
@@ -114,6 +120,7 @@ export class StalenessController extends MemberClocks {
     this.isFormed = isFormed;
     this.clockMin = clockMin;
     this.clockHighest = clockHighest;
+    this.clockReported = members.length === 0 ? clockHighest : Math.max(...members.map(({ clock }) => clock));
     this.slowestCount = slowestCount;
   }
 
@@ -130,6 +137,8 @@ export class StalenessController extends MemberClocks {
   leave(holder: WorkerIncarnation): number | undefined {
     if (isGuest(holder.worker)) throw guestError(holder.worker, "has no clock");
     this.incarnations.began(holder);
+    this.takenOut.delete(holder.worker);
+    this.hasTakenOut = this.takenOut.size > 0;
     return this.#remove(holder, 1);
   }
 
@@ -145,7 +154,10 @@ export class StalenessController extends MemberClocks {
    */
   died(holder: WorkerIncarnation): number | undefined {
     this.incarnations.ended(holder);
-    return this.#remove(holder, 0);
+    const clock = this.#remove(holder, 0);
+    if (clock !== undefined) this.takenOut.set(holder.worker, holder.incarnation);
+    this.hasTakenOut = this.takenOut.size > 0;
+    return clock;
   }
 
   /** As `died`, but it may join again at once. */
@@ -165,12 +177,16 @@ export class StalenessController extends MemberClocks {
 
   /** Names the slowest, for errors. */
   describeSlowest(): string {
-    if (!this.isFormed) return `${this.missingCount} of ${this.#expectedCount} workers have not joined`;
+    if (!this.isFormed) return `${this.missingCount} of ${this.#expectedCount} workers have not joined${this.#missingNames()}`;
     const slowest = [...this.memberClocks].filter(([, { clock }]) => clock === this.clockMin).map(([worker]) => worker);
     if (slowest.length === 0) return `nobody is there, and the clock stands at ${this.clockMin}`;
-    const names = slowest.slice(0, NAMED_MAX).sort((a, b) => a - b);
-    const others = slowest.length > NAMED_MAX ? ` and ${slowest.length - NAMED_MAX} more` : "";
-    return `${names.map(nameOf).join(", ")}${others} at clock ${this.clockMin}`;
+    return `${namesOf(slowest)} at clock ${this.clockMin}`;
+  }
+
+  #missingNames(): string {
+    if (!this.#isOfJob) return "";
+    const expected = Array.from({ length: this.#expectedCount }, (_, rank) => idOf("worker", rank));
+    return `: ${namesOf(expected.filter((worker) => !this.incarnations.has(worker)))}`;
   }
 
   #remove({ worker, incarnation }: WorkerIncarnation, finishedCount: number): number | undefined {
@@ -189,6 +205,12 @@ export class StalenessController extends MemberClocks {
   #formIfComplete(): void {
     if (!this.isFormed && this.missingCount === 0) this.form();
   }
+}
+
+function namesOf(workers: readonly number[]): string {
+  const names = workers.slice(0, NAMED_MAX).sort((a, b) => a - b);
+  const others = workers.length > NAMED_MAX ? ` and ${workers.length - NAMED_MAX} more` : "";
+  return `${names.map(nameOf).join(", ")}${others}`;
 }
 
 /** A bound is a whole number of clocks, or Infinity. Throws BAD_ARGUMENT. */

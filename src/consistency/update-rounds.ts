@@ -24,7 +24,8 @@
 //       every accepted async update (StalenessController.W6).
 //   UpdateRounds.N4. Before a round is applied the server knows who pushed at its clock, also to other servers
 //       (push-counts.ts).
-//   UpdateRounds.D1. A cut at clock c comes when every round below c has been applied, and before any other is.
+//   UpdateRounds.D1. A cut at clock c comes when every round below c has been applied, and before any other is. Once no
+//       worker comes any more, a set without members has applied every round: its cut comes at whatever clock.
 
 import { AssertionError } from "../base/assert.ts";
 import { badRequest, WeighbridgeError } from "../base/errors.ts";
@@ -77,12 +78,18 @@ export type MemberClock = { readonly incarnation: number; clock: number };
 export class MemberClocks {
   protected readonly memberClocks: Map<number, MemberClock> = new Map();
   protected readonly incarnations: WorkerIncarnations = new WorkerIncarnations();
+  /** By worker: the incarnation that was a member, was taken for dead, and has not joined again. */
+  protected readonly takenOut: Map<number, number> = new Map();
+  /** Whether there is one: a field that a steady read looks at (docs/decisions/0047). */
+  hasTakenOut = false;
   /** Whether everybody who was expected has joined or is gone. */
   isFormed: boolean;
   /** The clock of the slowest. Nobody else writes it. */
   clockMin = 0;
   /** The highest clock that anybody finished or stands at, those who are gone included. */
   protected clockHighest = 0;
+  /** The highest clock that anybody stood at: one that leaves has ended its clock, and begun no other. */
+  clockReported = 0;
   /** Members that stand at `clockMin`: the minimum moves only when nobody is left there. */
   protected slowestCount = 0;
 
@@ -90,13 +97,26 @@ export class MemberClocks {
     this.isFormed = isFormed;
   }
 
+  get memberCount(): number {
+    return this.memberClocks.size;
+  }
+
   memberAt(worker: number): Readonly<MemberClock> | undefined {
     return this.memberClocks.get(worker);
   }
 
-  /** Whether a read at this clock may be answered now, by a parameter's consistency then (StalenessController.W2). */
-  isFresh(clock: number, phases: ConsistencyPhases): boolean {
-    return this.admits(clock, (phases.constant ?? phases.at(clock)).staleness);
+  /**
+   * Whether a read at this clock may be answered now, by a parameter's consistency then (StalenessController.W2,
+   * StalenessController.W8).
+   */
+  isFresh(clock: number, phases: ConsistencyPhases, holder: WorkerIncarnation): boolean {
+    const { staleness } = phases.constant ?? phases.at(clock);
+    return this.admits(clock, staleness) && !(this.hasTakenOut && this.isOut(holder, staleness));
+  }
+
+  /** Whether a read with this bound is refused (StalenessController.W8). */
+  isOut({ worker, incarnation }: WorkerIncarnation, staleness: number): boolean {
+    return staleness !== Infinity && this.takenOut.get(worker) === incarnation;
   }
 
   /** StalenessController.W2. The reader need not be a member. */
@@ -115,6 +135,7 @@ export class MemberClocks {
     const wasSlowest = member.clock === this.clockMin;
     member.clock = clock;
     this.clockHighest = Math.max(this.clockHighest, clock);
+    this.clockReported = Math.max(this.clockReported, clock);
     if (wasSlowest && --this.slowestCount === 0) this.findMinimum();
   }
 
@@ -225,6 +246,7 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
   openBytes = 0;
   /** A checkpoint that waits for the moment between two clocks. */
   #cut: { readonly clock: number; readonly reached: () => void } | undefined;
+  #isEnded = false;
 
   constructor(options: UpdateRoundsOptions) {
     this.#options = options;
@@ -283,6 +305,7 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
   /** If the minimum has moved, applies the rounds that this completes, and then admits reads. */
   settle(): void {
     const { clockMin } = this.#clocks;
+    if (this.#isEnded) this.#cutLast();
     if (clockMin === this.#clockMin) return;
     const cut = this.#cut;
     if (cut !== undefined && clockMin >= cut.clock) {
@@ -324,6 +347,25 @@ export class UpdateRounds<H extends SyncUpdate<H>> {
     }
     if (clockMin === clock) reached();
     else this.#cut = { clock, reached };
+    if (this.#isEnded) this.#cutLast();
+  }
+
+  /**
+   * No worker comes any more. One that was killed may have told other servers alone of the clock at which they cut
+   * (UpdateRounds.D1).
+   */
+  end(): void {
+    this.#isEnded = true;
+    this.#cutLast();
+  }
+
+  #cutLast(): void {
+    const cut = this.#cut;
+    const { clockMin, memberCount } = this.#clocks;
+    if (cut === undefined || memberCount > 0 || clockMin >= cut.clock) return;
+    this.#cut = undefined;
+    this.#apply(clockMin);
+    cut.reached();
   }
 
   /** Nobody waits for the cut any more. */

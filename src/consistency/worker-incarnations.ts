@@ -9,6 +9,7 @@
 //   WorkerIncarnations.L3. A guest is no worker: it has no clock, and nobody waits for it.
 
 import { unsupported, WeighbridgeError } from "../base/errors.ts";
+import { takenOutError } from "../wire/failure.ts";
 import { isGuest, nameOf } from "../wire/node-id.ts";
 
 /** A worker's node id, and which of its incarnations (from 1). */
@@ -22,6 +23,10 @@ export class WorkerIncarnations {
   /** The workers that any call named. */
   get workerCount(): number {
     return this.#newest.size;
+  }
+
+  has(worker: number): boolean {
+    return this.#newest.has(worker);
   }
 
   /** What `load` of another one takes. */
@@ -63,13 +68,7 @@ export class WorkerIncarnations {
       );
     }
     if (!newest.isOver) return;
-    throw new WeighbridgeError(
-      "NODE_DEAD",
-      `incarnation ${incarnation} of ${nameOf(worker)} is over, unless the scheduler finds it alive again`,
-      {
-        retryable: true,
-      },
-    );
+    throw takenOutError(`incarnation ${incarnation} of ${nameOf(worker)} is over, unless the scheduler finds it alive again`);
   }
 }
 

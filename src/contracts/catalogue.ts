@@ -36,7 +36,7 @@ export const catalogueClear: JsonContract<catalogue.CatalogueClearRequest, Empty
   response: emptyShape,
 });
 
-/** What is made, page by page. */
+/** What is made, page by page. Also for programs of the command line, which are no nodes. */
 export const catalogueList: JsonContract<catalogue.CatalogueListRequest, catalogue.CataloguePage> = jsonContract({
   name: "wb/catalogue/list",
   target: "scheduler",

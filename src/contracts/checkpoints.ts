@@ -22,7 +22,7 @@
 import { type FieldValues, type JsonField, json } from "../wire/function-schema.ts";
 import { count, flag, list, object, optional, shortText, text } from "../wire/json-body.ts";
 import { type JsonObject, jsonObject } from "../wire/json-value.ts";
-import { type Contract, contract } from "./contract.ts";
+import { type Contract, serverUpdate } from "./contract.ts";
 
 const shortName = shortText(256);
 
@@ -38,9 +38,12 @@ const number: Count = json(count);
 const maybeNumber: Maybe<Count> = json(optional(count));
 const maybeName: Maybe<Name> = json(optional(shortName));
 
-/** `gone`: parameters of the caller's last cut that were cleared or replaced since. */
-type SurveyFields = { readonly clockMin: "u32"; readonly names: Names; readonly gone: Maybe<Names> };
-const surveyFields: SurveyFields = { clockMin: "u32", names, gone: json(optional(list(text))) };
+/**
+ * `gone`: parameters of the caller's last cut that were cleared or replaced since. `waits`: what a cut of the caller
+ * waits for, in words; "" for nothing.
+ */
+type SurveyFields = { readonly clockMin: "u32"; readonly names: Names; readonly gone: Maybe<Names>; readonly waits: "string" };
+const surveyFields: SurveyFields = { clockMin: "u32", names, gone: json(optional(list(text))), waits: "string" };
 /** `id` names the save on this server from here on. `isWhole`: sums are in it, too, not only parameters. */
 type CutFields = { readonly id: Name; readonly clock: "u32"; readonly isWhole: "bool" };
 const cutFields: CutFields = { id: name, clock: "u32", isWhole: "bool" };
@@ -114,9 +117,6 @@ export type Loaded = FieldValues<LoadedFields>;
 export type Step = FieldValues<StepFields>;
 export type LoadStage = FieldValues<StageFields>;
 
-const common = { target: "server", effect: "update" } as const;
-const save = "wb/checkpoint";
-
 /** The functions of one save, from the first to the last. */
 export const checkpointSave: {
   readonly survey: Contract<Nothing, SurveyFields>;
@@ -126,53 +126,19 @@ export const checkpointSave: {
   readonly commit: Contract<CommitFields, CommittedFields>;
   readonly abandon: Contract<AbandonFields, Nothing>;
 } = {
-  survey: contract({ ...common, name: `${save}/survey`, request: nothing, response: surveyFields }),
-  cut: contract({ ...common, name: `${save}/cut`, request: cutFields, response: frozenFields }),
-  begin: contract({ ...common, name: `${save}/begin`, request: beginFields, response: begunFields }),
-  write: contract({ ...common, name: `${save}/write`, request: writeFields, response: reportFields }),
-  commit: contract({ ...common, name: `${save}/commit`, request: commitFields, response: committedFields }),
-  abandon: contract({ ...common, name: `${save}/abandon`, request: abandonFields, response: nothing }),
+  survey: serverUpdate("wb/checkpoint/survey", nothing, surveyFields),
+  cut: serverUpdate("wb/checkpoint/cut", cutFields, frozenFields),
+  begin: serverUpdate("wb/checkpoint/begin", beginFields, begunFields),
+  write: serverUpdate("wb/checkpoint/write", writeFields, reportFields),
+  commit: serverUpdate("wb/checkpoint/commit", commitFields, committedFields),
+  abandon: serverUpdate("wb/checkpoint/abandon", abandonFields, nothing),
 };
 
-export const checkpointLoad: Contract<LoadFields, LoadedFields> = contract({
-  name: "wb/checkpoint/load",
-  ...common,
-  request: loadFields,
-  response: loadedFields,
-});
-
-export const checkpointActivate: Contract<StepFields, Nothing> = contract({
-  name: "wb/checkpoint/activate",
-  ...common,
-  request: stepFields,
-  response: nothing,
-});
-
-export const checkpointDiscard: Contract<Nothing, Nothing> = contract({
-  name: "wb/checkpoint/discard",
-  ...common,
-  request: nothing,
-  response: nothing,
-});
+export const checkpointLoad: Contract<LoadFields, LoadedFields> = serverUpdate("wb/checkpoint/load", loadFields, loadedFields);
+export const checkpointActivate: Contract<StepFields, Nothing> = serverUpdate("wb/checkpoint/activate", stepFields, nothing);
+export const checkpointDiscard: Contract<Nothing, Nothing> = serverUpdate("wb/checkpoint/discard", nothing, nothing);
 
 /** One parameter that was saved by itself (Hetu: ParamLoad). The newest, when `step` is left out. */
-export const parameterStage: Contract<StageFields, StepFields> = contract({
-  name: "wb/parameter/load/stage",
-  ...common,
-  request: stageFields,
-  response: stepFields,
-});
-
-export const parameterReplace: Contract<StepFields, Nothing> = contract({
-  name: "wb/parameter/load/replace",
-  ...common,
-  request: stepFields,
-  response: nothing,
-});
-
-export const parameterUnstage: Contract<Nothing, Nothing> = contract({
-  name: "wb/parameter/load/unstage",
-  ...common,
-  request: nothing,
-  response: nothing,
-});
+export const parameterStage: Contract<StageFields, StepFields> = serverUpdate("wb/parameter/load/stage", stageFields, stepFields);
+export const parameterReplace: Contract<StepFields, Nothing> = serverUpdate("wb/parameter/load/replace", stepFields, nothing);
+export const parameterUnstage: Contract<Nothing, Nothing> = serverUpdate("wb/parameter/load/unstage", nothing, nothing);

@@ -1,10 +1,9 @@
 // collective — operations of workers among themselves. The frames have a layout of their own
 // (wire/collective-frame.ts): a part is read to where it belongs in the caller's array, and its header says where that
-// is. Workers that cache rows of a table (training/tiered-rows.ts) exchange messages in such operations, one for each
-// receiver; their layouts write rows once, to where they leave from.
+// is. What workers exchange in such operations is in row-exchange.ts.
 
 import { FunctionId } from "../wire/function-id.ts";
-import type { Effect, FrameContract, Target } from "./contract.ts";
+import type { FrameContract } from "./contract.ts";
 
 /** A part of an operation. It counts once, without a stamp: a restarted member is in no operation. */
 export const collectivePart: FrameContract<typeof FunctionId.COLLECTIVE> = {
@@ -14,24 +13,3 @@ export const collectivePart: FrameContract<typeof FunctionId.COLLECTIVE> = {
   effect: "update",
   layout: "spec/protocol.md, 10b. COLLECTIVE",
 };
-
-/** A message of an exchange; `kind` is its first word. */
-export type ExchangeContract = {
-  readonly kind: number;
-  readonly name: string;
-  readonly target: Target;
-  readonly effect: Effect;
-  readonly layout: string;
-};
-
-const layout = "training/row-messages.ts";
-const common = { target: "worker", layout } as const;
-
-/** The rows that the sender wants of the receiver. */
-export const rowsAsk: ExchangeContract = { ...common, kind: 1, name: "wb/row-exchange/ask", effect: "read" };
-/** Those rows, or why there are none. */
-export const rowsGive: ExchangeContract = { ...common, kind: 2, name: "wb/row-exchange/give", effect: "read" };
-/** What the sender's batch gives for rows of the receiver. */
-export const rowsGradients: ExchangeContract = { ...common, kind: 3, name: "wb/row-exchange/gradients", effect: "update" };
-/** What the workers agree on: anything in JSON. */
-export const rowsDeal: ExchangeContract = { ...common, kind: 4, name: "wb/row-exchange/deal", effect: "update" };

@@ -26,8 +26,6 @@ import { hashText } from "../keys/mix.ts";
 import { FunctionId } from "../wire/function-id.ts";
 import { type Fields, FunctionSchema, type JsonField, json } from "../wire/function-schema.ts";
 import type { Check } from "../wire/json-body.ts";
-import type { PsFunction } from "./ps-function.ts";
-import type { WorkerFunction } from "./worker-function.ts";
 
 export type Target = "part" | "block" | "server" | "worker" | "scheduler" | "node";
 
@@ -56,26 +54,41 @@ export type ContractOptions<Q extends Fields, R extends Fields> = {
   readonly id?: number;
 };
 
+/** A function that can be called: what psFunction() or workerFunction() made. */
 export type Contract<Q extends Fields = Fields, R extends Fields = Fields> = {
+  /** Names it on the wire. */
   readonly name: string;
-  /** Which function its frames say they are for: FUNCTION, or its own number (Contract.C2). */
+  /** The fields of its request and its response, as they were described. */
+  readonly fields: { readonly request: Q; readonly response: R };
+  /** @internal Which function its frames say they are for: FUNCTION, or its own number (Contract.C2). */
   readonly id: number;
+  /** @internal */
   readonly target: Target;
+  /** @internal */
   readonly effect: Effect;
+  /** @internal */
   readonly request: FunctionSchema<Q>;
+  /** @internal */
   readonly response: FunctionSchema<R>;
+  /** @internal */
   readonly isUpdate: boolean;
-  /** Whether its requests carry the epoch of a placement, and are refused by a server that has another one. */
+  /**
+   * @internal Whether its requests carry the epoch of a placement, and are refused by a server that has another one.
+   */
   readonly isPlaced: boolean;
-  /** Whether its answers must be kept until the caller has them. */
+  /** @internal Whether its answers must be kept until the caller has them. */
   readonly keepsAnswers: boolean;
-  /** Whether its answer depends on parts or a block: only their owner can give it. */
+  /** @internal Whether its answer depends on parts or a block: only their owner can give it. */
   readonly answersParts: boolean;
+  /** @internal */
   readonly followsUpdates: boolean;
+  /** @internal */
   readonly acknowledgesLater: boolean;
-  /** What its frames carry instead of its name and its schemas (Contract.C1). */
+  /** @internal What its frames carry instead of its name and its schemas (Contract.C1). */
   readonly nameHash: number;
+  /** @internal */
   readonly signatureHash: number;
+  /** @internal */
   readonly signature: string;
 };
 
@@ -109,6 +122,7 @@ export function contract<const Q extends Fields, const R extends Fields>(options
   const isOfParts = target === "part" || target === "block";
   return {
     name,
+    fields: { request: options.request, response: options.response },
     id,
     target,
     effect,
@@ -126,6 +140,11 @@ export function contract<const Q extends Fields, const R extends Fields>(options
   };
 }
 
+/** An update that one server carries out for itself. */
+export function serverUpdate<const Q extends Fields, const R extends Fields>(name: string, request: Q, response: R): Contract<Q, R> {
+  return contract({ name, target: "server", effect: "update", request, response });
+}
+
 /** For the control plane: an idempotent function that both sides describe by shapes. */
 export function jsonContract<Q, R>(
   options: Pick<ContractOptions<Fields, Fields>, "id" | "name" | "target"> & { readonly request: Check<Q>; readonly response: Check<R> },
@@ -136,25 +155,4 @@ export function jsonContract<Q, R>(
     request: { body: json(options.request) },
     response: { body: json(options.response) },
   });
-}
-
-/** Whether something that a caller hands over is a contract, with or without a handler. */
-export function isContract(value: unknown): value is Contract {
-  return typeof value === "object" && value !== null && "request" in value && value.request instanceof FunctionSchema;
-}
-
-/** Whether something that a module exports is a function of servers. */
-export function isPsFunction(value: unknown): value is PsFunction {
-  return isContract(value) && value.target === "server" && "isInPlace" in value;
-}
-
-/** Whether something that a module exports is a function of workers. */
-export function isWorkerFunction(value: unknown): value is WorkerFunction {
-  return isContract(value) && value.target === "worker" && "isInPlace" in value;
-}
-
-/** Throws BAD_ARGUMENT for what a caller hands over and `workerFunction` has not made. */
-export function checkWorkerFunction(value: unknown): void {
-  if (isWorkerFunction(value)) return;
-  throw badArgument(`what a worker serves is a function that workerFunction() made, not ${showValue(value)}`);
 }

@@ -25,12 +25,12 @@ export const REGISTER: JsonContract<RegisterRequest, RegisterReply> = jsonContra
 });
 
 /** The sender lives. Every node answers, so that the sender knows that the other one still reads. */
-export const HEARTBEAT: JsonContract<control.HeartbeatRequest, Empty> = jsonContract({
+export const HEARTBEAT: JsonContract<control.HeartbeatRequest, control.HeartbeatReply> = jsonContract({
   id: FunctionId.HEARTBEAT,
   name: "wb/cluster/heartbeat",
   target: "node",
   request: control.heartbeatRequestShape,
-  response: control.emptyShape,
+  response: control.heartbeatReplyShape,
 });
 
 export const BARRIER: JsonContract<control.BarrierRequest, control.BarrierReply> = jsonContract({

@@ -1,18 +1,21 @@
 // described-function — what all functions of users' own are described by: those of servers (ps-function.ts) and
-// those of workers (worker-function.ts). Makes them; contract.ts recognises them.
+// those of workers (worker-function.ts). Makes them; known-function.ts recognises them.
 
 import { badArgument, showValue } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 import type { Fields } from "../wire/function-schema.ts";
 import { type Contract, contract } from "./contract.ts";
 
+/** How a function is described: its name, and the fields of its request and response. */
 export type FunctionDescription<Q extends Fields, R extends Fields> = {
   /** Names it on the wire. Unique within a node. */
   readonly name: string;
+  /** The fields of its request, by name. */
   readonly request: Q;
+  /** The fields of its response, by name. */
   readonly response: R;
   /** Promises that the handler changes nothing: it may then run again. */
-  readonly reads?: boolean;
+  readonly reads?: boolean | undefined;
 };
 
 /**

@@ -6,23 +6,33 @@ import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import type { WorkerFunction } from "./worker-function.ts";
 
 /** A row of a table; its values are in the array of the table's row type. */
-export type TableRow<A = Float32Array> = { readonly key: bigint; readonly values: A };
+export type TableRow<A = Float32Array> = {
+  /** The row's key. */
+  readonly key: bigint;
+  /** Its elements. */
+  readonly values: A;
+};
 
 /** A block of a tensor: the position of its first value in the tensor, and its values. */
-export type TensorBlock = { readonly first: number; readonly values: Float32Array };
+export type TensorBlock = {
+  /** The position of its first value in the tensor. */
+  readonly first: number;
+  /** The caller's copy of its values. */
+  readonly values: Float32Array;
+};
 
 /** How a function of a worker is called, and waited for. */
 export type WorkerCallOptions = WaitOptions & {
   /** Calls this incarnation of the worker alone, not one that never asked. Left out: the one that is there. */
-  readonly incarnation?: number;
+  readonly incarnation?: number | undefined;
   /**
    * Of what leaves for that worker, answers to its own calls among them, higher ones leave first; those of one priority
    * in order. Defaults to 0.
    */
-  readonly priority?: number;
+  readonly priority?: number | undefined;
 };
 
-/** The workers of the job, and the functions that they serve (contracts/worker-function.ts). */
+/** The workers of the job, and the functions that they serve with `session.serve`. */
 export type WorkerCalls = {
   /** The ranks of those that are alive now, as far as this server knows, ascending. */
   readonly ranks: readonly number[];
@@ -30,7 +40,9 @@ export type WorkerCalls = {
    * Calls a function of a worker, over the connection that the worker has opened. Arrays of the request stay unchanged
    * until the call ended. Rejects with what the handler threw; NO_ROUTE for a worker that there is not; NODE_DEAD when
    * it is gone, or is gone before it answers; UNKNOWN_FUNCTION when it does not serve it; QUEUE_FULL, nothing sent,
-   * while it has not answered so many calls or bytes before; LINK_LOST; DEADLINE and ABORTED (the call then goes on).
+   * while too many calls or bytes to it are unanswered; LINK_LOST; DEADLINE and ABORTED (the call then continues). A
+   * signal that has fired already sends nothing. The failure of a function without `reads` has an `outcome`, and
+   * `settled` where the call continues.
    */
   call<Q extends Fields, R extends Fields>(
     worker: number,
@@ -39,9 +51,10 @@ export type WorkerCalls = {
     options?: WorkerCallOptions,
   ): Promise<FieldValues<R>>;
   /** Waits until calls of a worker are not refused with QUEUE_FULL. Rejects as `call`. */
-  whenRoom(worker: number, wait?: WaitOptions): Promise<void>;
+  whenRoom(worker: number, options?: WaitOptions): Promise<void>;
 };
 
+/** What the handler of a function of servers gets with its request. */
 export type FunctionContext = {
   /** The rank of the worker that asks. */
   readonly worker: number;

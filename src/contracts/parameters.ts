@@ -6,7 +6,7 @@
 // beyond all of them: the change begins there, on every server (spec/consistency.md, M4).
 
 import type { FieldValues } from "../wire/function-schema.ts";
-import { type Contract, contract } from "./contract.ts";
+import { type Contract, contract, serverUpdate } from "./contract.ts";
 
 const createRequest = { parameter: "u32", edition: "u32", spec: "string" } as const;
 const clearRequest = { parameter: "u32", edition: "u32", pushNumber: "u32" } as const;
@@ -27,6 +27,8 @@ const state = {
   /** What the caller's reads of it wait for here, in words; "" when none waits. */
   waits: "string",
 } as const;
+const sizeRequest = { parameter: "u32", keys: "u64[]" } as const;
+const size = { count: "f64", bytes: "f64", found: "u8[]" } as const;
 const created = { plugIns: "string" } as const;
 const changed = { clock: "u32" } as const;
 const nothing = {} as const;
@@ -61,27 +63,36 @@ export const parameterState: Contract<typeof stateRequest, typeof state> = contr
   response: state,
 });
 
+/** How much of a parameter a server has. */
+export type ParameterSize = FieldValues<typeof size>;
+
+/**
+ * How much of the parameter this server has: `count` rows of a table, or elements of a tensor, in `bytes` of memory
+ * with what the optimizer keeps and the index. `found` says of each key, in order, whether this server has its row: 1
+ * or 0. Makes no row and reads no values. Callers that are no nodes may call it through the scheduler (tools.ts).
+ * Servers answer for themselves: while a part moves, two of them may count it.
+ */
+export const parameterSize: Contract<typeof sizeRequest, typeof size> = contract({
+  name: "wb/parameter/size",
+  target: "server",
+  effect: "read",
+  request: sizeRequest,
+  response: size,
+});
+
 /**
  * Clears this edition of the parameter, or an earlier one; a later one stays. `pushNumber` is that of the worker's
  * last push to it: one that is made anew under this name does not count what was pushed to this one.
  */
-export const parameterClear: Contract<typeof clearRequest, typeof nothing> = contract({
-  name: "wb/parameter/clear",
-  target: "server",
-  effect: "update",
-  request: clearRequest,
-  response: nothing,
-});
+export const parameterClear: Contract<typeof clearRequest, typeof nothing> = serverUpdate("wb/parameter/clear", clearRequest, nothing);
 
 /**
  * Changes what may change while training goes on: the learning rate and its schedule, the staleness bound (`settings`,
  * empty: none of these), and the consistency (empty: as it is). Answers the clock from which on the last change of the
  * consistency holds here: `clock`, or a later one (spec/consistency.md, M2); 0 without one.
  */
-export const parameterConfigure: Contract<typeof configureRequest, typeof changed> = contract({
-  name: "wb/parameter/configure",
-  target: "server",
-  effect: "update",
-  request: configureRequest,
-  response: changed,
-});
+export const parameterConfigure: Contract<typeof configureRequest, typeof changed> = serverUpdate(
+  "wb/parameter/configure",
+  configureRequest,
+  changed,
+);

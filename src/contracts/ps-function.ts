@@ -23,21 +23,24 @@ import type { Contract } from "./contract.ts";
 import { checkHandler, describedFunction } from "./described-function.ts";
 import type { FunctionContext } from "./function-context.ts";
 
+/** How a function of servers is described. */
 export type PsFunctionOptions<Q extends Fields, R extends Fields> = {
   /** Names it on the wire. Unique within a server. */
   readonly name: string;
+  /** The fields of its request, by name. */
   readonly request: Q;
+  /** The fields of its response, by name. */
   readonly response: R;
   /**
    * Promises that the handler changes nothing: it may then run again, and its calls survive a restart of the server
    * (PsFunction.P2).
    */
-  readonly reads?: boolean;
+  readonly reads?: boolean | undefined;
   /**
    * The handler gets views of the read buffer, which are void when it returns or awaits, instead of arrays of its own;
    * and the arrays of its response may lie in the arena. For functions that move many bytes.
    */
-  readonly inPlace?: boolean;
+  readonly inPlace?: boolean | undefined;
   /**
    * Answers a call that was applied before and whose answer was lost, instead of `handler`: it must change nothing.
    * With it the answers of an update need not be kept, and leave without a copy.
@@ -47,7 +50,7 @@ export type PsFunctionOptions<Q extends Fields, R extends Fields> = {
    * Promises that the handler, which is not async, depends on its requests and their order, on parameters and on its
    * own state alone; not on time, chance, files, other nodes, or the order of rows (PsFunction.P3).
    */
-  readonly deterministic?: boolean;
+  readonly deterministic?: boolean | undefined;
   /**
    * Of a deterministic function that keeps state of its own (`own`): all of it, as bytes, for a copy of this server.
    */
@@ -58,12 +61,19 @@ export type PsFunctionOptions<Q extends Fields, R extends Fields> = {
   handler(context: FunctionContext, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
 };
 
+/** A function that servers run: what psFunction() made. */
 export type PsFunction<Q extends Fields = Fields, R extends Fields = Fields> = Contract<Q, R> & {
+  /** @internal */
   readonly isInPlace: boolean;
+  /** @internal */
   readonly isDeterministic: boolean;
+  /** @internal */
   save?(context: FunctionContext): Uint8Array;
+  /** @internal */
   load?(context: FunctionContext, saved: Uint8Array): void;
+  /** @internal */
   handle(context: FunctionContext, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
+  /** @internal */
   handleAgain(context: FunctionContext, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
 };
 
@@ -72,8 +82,19 @@ const OPTION_NAMES: readonly string[] = [
 ];
 
 /**
- * Throws BAD_ARGUMENT for a name or a field type that cannot be, for an option that there is none of, and for `save`
- * without `load` or `deterministic`.
+ * Makes a function that servers run, which workers call. Throws BAD_ARGUMENT for a name or a field type that cannot be,
+ * for an option that there is none of, and for `save` without `load` or `deterministic`.
+ *
+ * @example
+ * ```ts
+ * export const rowCount = psFunction({
+ *   name: "rowCount",
+ *   request: { table: "string" },
+ *   response: { rows: "u32" },
+ *   reads: true,
+ *   handler: (server, { table }) => ({ rows: [...server.rowsOf(table)].length }),
+ * });
+ * ```
  */
 export function psFunction<const Q extends Fields, const R extends Fields>(options: PsFunctionOptions<Q, R>): PsFunction<Q, R> {
   const made = describedFunction(options, { target: "server", optionNames: OPTION_NAMES, answersAgain: options?.again !== undefined });

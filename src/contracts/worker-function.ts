@@ -24,33 +24,55 @@ import type { Contract } from "./contract.ts";
 import { checkHandler, describedFunction, type FunctionDescription } from "./described-function.ts";
 
 /** Who calls a function of a worker. */
-export type FunctionCaller = { readonly role: "scheduler" | "server" | "worker"; readonly rank: number };
+export type FunctionCaller = {
+  /** What the caller is in the job. */
+  readonly role: "scheduler" | "server" | "worker";
+  /** Its number within its role. */
+  readonly rank: number;
+};
 
-/** What it throws comes back to the caller as an error. An array it returns is the response's now. */
+/**
+ * Carries out a function of a worker. What it throws comes back to the caller as an error. An array it returns is the
+ * response's now.
+ */
 export type WorkerHandler<Q extends Fields, R extends Fields> = (
   caller: FunctionCaller,
   request: FieldValues<Q>,
 ) => FieldValues<R> | Promise<FieldValues<R>>;
 
+/** How a function of workers is described. */
 export type WorkerFunctionOptions<Q extends Fields, R extends Fields> = FunctionDescription<Q, R> & {
   /**
    * The handler gets views of the read buffer, which are void when it returns or awaits, instead of arrays of its own.
    * For functions that move many bytes.
    */
-  readonly inPlace?: boolean;
+  readonly inPlace?: boolean | undefined;
   /** For a module that all workers load (`--functions`); left out where the program of a worker has one. */
-  readonly handler?: WorkerHandler<Q, R>;
+  readonly handler?: WorkerHandler<Q, R> | undefined;
 };
 
+/** A function that workers serve: what workerFunction() made. */
 export type WorkerFunction<Q extends Fields = Fields, R extends Fields = Fields> = Contract<Q, R> & {
+  /** @internal */
   readonly isInPlace: boolean;
-  /** Left out: the program of a worker has one. */
+  /** @internal Left out: the program of a worker has one. */
   handle?(caller: FunctionCaller, request: FieldValues<Q>): FieldValues<R> | Promise<FieldValues<R>>;
 };
 
 const OPTION_NAMES: readonly string[] = ["name", "request", "response", "reads", "inPlace", "handler"];
 
-/** Throws BAD_ARGUMENT as `psFunction`. */
+/**
+ * Makes a function that workers serve, which servers call. Throws BAD_ARGUMENT as `psFunction`.
+ *
+ * @example
+ * ```ts
+ * export const progress = workerFunction({ name: "progress", request: {}, response: { step: "u32" } });
+ * // In the worker:
+ * const stop = session.serve(progress, () => ({ step }));
+ * // In the handler of a server's function:
+ * const { step } = await context.workers.call(0, progress, {}, { timeoutMs: 1000 });
+ * ```
+ */
 export function workerFunction<const Q extends Fields, const R extends Fields>(options: WorkerFunctionOptions<Q, R>): WorkerFunction<Q, R> {
   const made = describedFunction(options, { target: "worker", optionNames: OPTION_NAMES });
   const { inPlace = false, handler } = options;

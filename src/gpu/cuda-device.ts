@@ -1,5 +1,6 @@
 // cuda-device — a logical device: a number, the card it is on, and a stream of its own. Several may share a card.
 
+import type { WaitOptions } from "../base/deferred.ts";
 import { badArgument, showValue } from "../base/errors.ts";
 import { checkOptions } from "../base/known-options.ts";
 import type { CudaCard } from "./cuda-card.ts";
@@ -17,12 +18,15 @@ import {
   type TensorType,
 } from "./device-tensor.ts";
 
+/** A logical device: a card, or a share of one. */
 export class CudaDevice {
   readonly number: number;
+  /** @internal */
   readonly card: CudaCard;
   /** Copies, fills and kernels run here unless told otherwise. */
   readonly stream: CudaStream;
 
+  /** @internal */
   constructor(number: number, card: CudaCard) {
     this.number = number;
     this.card = card;
@@ -83,11 +87,15 @@ export class CudaDevice {
     this.card.pinned.releaseArray(array);
   }
 
-  /** Resolves when all work of the device's stream so far is done. Rejects with DEVICE_FAILED if it failed. */
-  finish(signal?: AbortSignal): Promise<void> {
-    return this.stream.finish(signal);
+  /**
+   * Resolves when all work of the device's stream so far is done. Rejects with DEVICE_FAILED if it failed, DEADLINE,
+   * ABORTED.
+   */
+  finish(options: WaitOptions = {}): Promise<void> {
+    return this.stream.finish(options);
   }
 
+  /** Frees everything that it holds. */
   close(): void {
     this.stream.close();
   }

@@ -24,13 +24,14 @@ export type KernelArgument =
 /** Blocks of a grid, or threads of a block: along x, or along x, y and z. */
 export type LaunchSize = number | readonly [x: number, y?: number, z?: number];
 
+/** How a kernel is launched. */
 export type LaunchOptions = {
   readonly grid: LaunchSize;
   readonly block: LaunchSize;
   /** Bytes of dynamic shared memory. Defaults to 0. */
-  readonly sharedBytes?: number;
+  readonly sharedBytes?: number | undefined;
   /** Defaults to the stream of the device that compiled the kernel. */
-  readonly stream?: CudaStream;
+  readonly stream?: CudaStream | undefined;
 };
 
 const LAUNCH_OPTIONS = ["grid", "block", "sharedBytes", "stream"];
@@ -38,6 +39,7 @@ const PARAMETERS_MAX = 64;
 /** The most that a kernel's parameters take together; one that is passed by value may be a structure. */
 export const PARAMETER_BYTES_MAX = 4096;
 
+/** A kernel that is compiled for a card. */
 export class CudaKernel {
   readonly name: string;
   readonly #card: CudaCard;
@@ -49,6 +51,7 @@ export class CudaKernel {
   readonly #values = new DataView(new ArrayBuffer(PARAMETERS_MAX * 8));
   readonly #pointers = new BigUint64Array(PARAMETERS_MAX);
 
+  /** @internal A device compiles kernels. */
   constructor(stream: CudaStream, source: string, name: string, options: readonly string[] = []) {
     const { card } = stream;
     this.name = name;
@@ -63,8 +66,8 @@ export class CudaKernel {
   }
 
   /**
-   * CudaKernel.K2. Throws BAD_ARGUMENT for values that do not fit (CudaKernel.K1), DEVICE_FAILED if the driver refuses
-   * the launch.
+   * Launches it and returns at once (CudaKernel.K2). Throws BAD_ARGUMENT for values that do not fit (CudaKernel.K1),
+   * DEVICE_FAILED if the driver refuses the launch.
    */
   launch(options: LaunchOptions, ...values: readonly KernelArgument[]): void {
     if (values.length !== this.#sizes.length)
@@ -77,7 +80,10 @@ export class CudaKernel {
     this.launchWith(this.#pointers, options);
   }
 
-  /** The same with the addresses of the values, for those who keep them; CudaKernel.K1 is the caller's duty. */
+  /**
+   * The same with the addresses of the values, for those who keep them. Nothing checks that there are as many values
+   * as parameters, each of its size (CudaKernel.K1).
+   */
   launchWith(pointers: BigUint64Array, options: LaunchOptions): void {
     checkOptions(options, LAUNCH_OPTIONS, "the options of a launch");
     const { grid, block, sharedBytes = 0, stream = this.#stream } = options;

@@ -157,7 +157,7 @@ test("a device number that no card has, a bad shape, type or array are BAD_ARGUM
 
 test("a wait for the card ends when its signal is aborted", { skip }, async () => {
   const device = cuda().device(0);
-  await assert.rejects(device.finish(AbortSignal.abort(new Error("enough"))), throwsCode("ABORTED", /enough/));
+  await assert.rejects(device.finish({ signal: AbortSignal.abort(new Error("enough")) }), throwsCode("ABORTED", /enough/));
   await device.finish();
 });
 

@@ -32,6 +32,7 @@ export async function openCuda({ nativeCalls, devicesPerCard = 1, platform }: Cu
   return new Cuda(driver, loadCudaCompiler(native), { cardCount, devicesPerCard });
 }
 
+/** The NVIDIA cards of this machine. `openCuda()` finds them. */
 export class Cuda {
   readonly cardCount: number;
   readonly devicesPerCard: number;
@@ -41,6 +42,7 @@ export class Cuda {
   readonly #devices = new Map<number, CudaDevice>();
   readonly #refs = new TensorRefs();
 
+  /** @internal */
   constructor(
     driver: CudaDriver,
     compiler: CudaCompiler,

@@ -11,7 +11,9 @@
 import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
 import type { CudaDevice } from "./cuda-device.ts";
 
+/** What a tensor on a card is made of. */
 export type TensorType = "f32" | "f64" | "i32" | "i64" | "u32" | "u8";
+/** The array of the host that holds the values of a tensor. */
 export type TensorArray = Float32Array | Float64Array | Int32Array | BigInt64Array | Uint32Array | Uint8Array;
 
 const ARRAYS = { f32: Float32Array, f64: Float64Array, i32: Int32Array, i64: BigInt64Array, u32: Uint32Array, u8: Uint8Array } as const;
@@ -26,11 +28,13 @@ export type TensorMemory = {
   readonly refs: Set<number>;
 };
 
+/** How a tensor on a card is made. */
 export type DeviceTensorOptions = {
   /** Defaults to "f32". */
-  readonly dtype?: TensorType;
+  readonly dtype?: TensorType | undefined;
 };
 
+/** An array in the memory of a card. */
 export class DeviceTensor {
   readonly device: CudaDevice;
   readonly dtype: TensorType;
@@ -42,7 +46,7 @@ export class DeviceTensor {
   readonly #offset: number;
   #ref = 0;
 
-  /** `CudaDevice` makes tensors; `offset` is in bytes. */
+  /** @internal `CudaDevice` makes tensors; `offset` is in bytes. */
   constructor(
     device: CudaDevice,
     memory: TensorMemory,
@@ -64,7 +68,7 @@ export class DeviceTensor {
     return this.#memory.address + this.#offset;
   }
 
-  /** A number that stands for its address where addresses do not fit (tensor-refs.ts). */
+  /** @internal A number that stands for its address where addresses do not fit. */
   get ref(): number {
     if (this.#ref === 0 && !this.#memory.isFree) this.#ref = this.device.card.refs.add(this, this.#memory, this.#offset);
     return this.#ref;

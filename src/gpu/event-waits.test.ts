@@ -37,7 +37,7 @@ test("an event is asked for until it is done, however long that takes, and not a
   assert.equal(event.asked, asked);
 });
 
-test("a wait ends by the failure of the card, by its signal and by close, and others go on (EventWaits.W2)", async () => {
+test("a wait ends by the failure of the card, by its signal, by its timeout and by close, and others go on (EventWaits.W2)", async () => {
   const waits = new EventWaits();
   const failing = {
     get isDone(): boolean {
@@ -46,11 +46,13 @@ test("a wait ends by the failure of the card, by its signal and by close, and ot
   };
   await assert.rejects(waits.whenDone(failing), throwsCode("DEVICE_FAILED", /lost/));
   const controller = new AbortController();
-  const endless = waits.whenDone(eventAfter(Infinity), controller.signal);
+  const endless = waits.whenDone(eventAfter(Infinity), { signal: controller.signal });
   const other = waits.whenDone(eventAfter(10));
   controller.abort(new Error("enough"));
   await assert.rejects(endless, throwsCode("ABORTED", /enough/));
   await other;
+  await assert.rejects(waits.whenDone(eventAfter(Infinity), { timeoutMs: 0 }), throwsCode("DEADLINE", /waited 0 ms for the card/));
+  await waits.whenDone(eventAfter(0), { timeoutMs: 0 });
   const last = waits.whenDone(eventAfter(Infinity));
   waits.close();
   await assert.rejects(last, throwsCode("CLOSED"));

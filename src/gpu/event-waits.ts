@@ -4,8 +4,9 @@
 //
 // Invariants:
 //   EventWaits.W1. One loop asks for all events; it runs only while somebody waits.
-//   EventWaits.W2. A wait ends: by the event, by the failure of the card, by its signal, or by `close`.
+//   EventWaits.W2. A wait ends: by the event, by the failure of the card, by its signal or timeout, or by `close`.
 
+import type { WaitOptions } from "../base/deferred.ts";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
 
 /** What can be asked: an event of a card, or a stand-in of a test. */
@@ -13,7 +14,8 @@ export type AwaitedEvent = { readonly isDone: boolean };
 
 type Wait = {
   readonly event: AwaitedEvent;
-  readonly signal: AbortSignal | undefined;
+  readonly options: WaitOptions;
+  readonly sinceMs: number;
   readonly resolve: () => void;
   readonly reject: (reason: unknown) => void;
 };
@@ -28,10 +30,13 @@ export class EventWaits {
   #quietTurns = 0;
   #isClosed = false;
 
-  /** Resolves when the event is done. Rejects with DEVICE_FAILED if the work before it failed, ABORTED, or CLOSED. */
-  whenDone(event: AwaitedEvent, signal?: AbortSignal): Promise<void> {
+  /**
+   * Resolves when the event is done. Rejects with DEVICE_FAILED if the work before it failed, DEADLINE, ABORTED, or
+   * CLOSED.
+   */
+  whenDone(event: AwaitedEvent, options: WaitOptions = {}): Promise<void> {
     return new Promise((resolve, reject) => {
-      const wait = { event, signal, resolve, reject };
+      const wait = { event, options, sinceMs: performance.now(), resolve, reject };
       if (this.#isClosed) reject(closed());
       else if (!settled(wait)) {
         this.#waits.push(wait);
@@ -62,14 +67,15 @@ export class EventWaits {
   }
 }
 
-function settled({ event, signal, resolve, reject }: Wait): boolean {
+function settled({ event, options: { signal, timeoutMs = Infinity }, sinceMs, resolve, reject }: Wait): boolean {
   try {
     if (signal?.aborted === true) {
       reject(new WeighbridgeError("ABORTED", `the wait was aborted: ${reasonOf(signal.reason)}`, { cause: signal.reason }));
       return true;
     }
-    if (!event.isDone) return false;
-    resolve();
+    if (event.isDone) resolve();
+    else if (performance.now() - sinceMs < timeoutMs) return false;
+    else reject(new WeighbridgeError("DEADLINE", `waited ${timeoutMs} ms for the card`, { retryable: true }));
   } catch (thrown) {
     reject(thrown);
   }

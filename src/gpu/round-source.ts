@@ -19,13 +19,13 @@
 //       without looking at addresses.
 
 import { ROW_ELEMENTS, type RowElement } from "../kernel/row-element.ts";
-import type { OptimizerType } from "../store/updaters/optimizer-spec.ts";
+import type { OptimizerName } from "../store/updaters/optimizer-spec.ts";
 
 /** "copy" reads `previous` and has no sources; "none" makes the sum the result. */
 export type RoundRule = "copy" | "none" | UpdateRule;
 
 /** The optimizers that CUDA has. */
-type UpdateRule = Extract<OptimizerType, "sum" | "sgd" | "momentum" | "nesterov" | "adagrad" | "adam" | "adamW">;
+type UpdateRule = Extract<OptimizerName, "sum" | "sgd" | "momentum" | "nesterov" | "adagrad" | "adam" | "adamW">;
 
 export type RoundKind = {
   readonly element: RowElement;

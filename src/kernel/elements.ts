@@ -16,6 +16,7 @@ export const INDEX_BYTES = 4;
 export const ElementType = { F32: 0, F64: 1, I8: 2, U8: 3, I16: 4, U16: 5, I32: 6, U32: 7, I64: 8, U64: 9 } as const;
 export type ElementType = (typeof ElementType)[keyof typeof ElementType];
 
+/** An array of values of the kv face. */
 export type ElementArray =
   | Float32Array
   | Float64Array
@@ -48,9 +49,10 @@ const ARRAYS: readonly ElementArrayConstructor[] = [
   BigUint64Array,
 ];
 
-/** The number of an array's type, or -1 when it has none. */
-export function elementTypeOf(values: ElementArray): ElementType | -1 {
+/** The number of an array's type, or -1 when it has none, as what is no array. */
+export function elementTypeOf(values: unknown): ElementType | -1 {
   if (values instanceof Float32Array) return ElementType.F32;
+  if (!ArrayBuffer.isView(values)) return -1;
   return ARRAYS.indexOf(values.constructor as unknown as ElementArrayConstructor) as ElementType | -1;
 }
 

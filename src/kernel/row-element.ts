@@ -9,7 +9,9 @@ import { ElementType, elementBytesOf, WORD_BYTES } from "./elements.ts";
 
 /** By their names: which array holds them. */
 export type RowArrays = { readonly f32: Float32Array; readonly f64: Float64Array; readonly i32: Int32Array; readonly i64: BigInt64Array };
+/** What rows of a table are made of: 32-bit and 64-bit floats and integers. */
 export type RowElement = keyof RowArrays;
+/** The array that carries values of such rows. */
 export type RowArray<E extends RowElement = RowElement> = RowArrays[E];
 /** One element: of i64 a bigint, of all others a number. */
 export type RowNumber<E extends RowElement> = E extends "i64" ? bigint : number;
@@ -80,7 +82,9 @@ export function floatsOf(element: RowElement, words: Float32Array): Float32Array
 
 /** As many spans of `width` elements as `count` says: rows, updates for rows, or room for rows. */
 export type RowSpans<E extends RowElement = RowElement> = {
+  /** How many rows there are. */
   readonly count: number;
+  /** Elements of a row. */
   readonly width: number;
   /** The memory that they lie in. */
   readonly elements: RowArray<E>;

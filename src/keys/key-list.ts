@@ -74,6 +74,7 @@ export type Cuts = readonly number[];
 /** Decides the cuts of one request. The values go with their keys. */
 export type Slicer = (keys: BigUint64Array, ranges: readonly Range[]) => Cuts;
 
+/** Cuts a request by the ranges of the servers, as ps-lite does by default. */
 export const sliceByRange: Slicer = (keys, ranges) => {
   if (ranges.length === 1) return [0, keys.length];
   const cuts = new Array<number>(ranges.length + 1);

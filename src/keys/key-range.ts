@@ -1,6 +1,6 @@
 // key-range — half-open ranges of the 64-bit key space, and the even cut of it that ps-lite makes.
 
-/** Keys from `begin` up to, not including, `end`; the last range ends at 2^64, so that every u64 is somebody's. */
+/** Keys from `begin` up to, not including, `end`; the last range ends at 2^64, so that every u64 is in one. */
 export type Range = { readonly begin: bigint; readonly end: bigint };
 
 const KEY_COUNT = 2n ** 64n;

@@ -8,7 +8,7 @@ const FACTOR_LOW = 0x6659_fd93;
 const FACTOR_HIGH = 0xd6e8_feb8;
 
 /** The high u32 of the product of two u32. */
-function highProduct(a: number, b: number): number {
+export function highProduct(a: number, b: number): number {
   const aLow = a & 0xffff;
   const aHigh = a >>> 16;
   const bLow = b & 0xffff;

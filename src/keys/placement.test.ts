@@ -5,7 +5,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { plainMix } from "../kernel/plain-partition-kernels.ts";
-import { movedParts, PART_BITS, PART_COUNT, type Placement, type PlacementOptions, partOf } from "./placement.ts";
+import { movedParts } from "./moved-parts.ts";
+import { PART_BITS, PART_COUNT, type Placement, type PlacementOptions, partOf } from "./placement.ts";
 import { rangePlacement } from "./placement-of.ts";
 import { ringPlacement } from "./ring-placement.ts";
 

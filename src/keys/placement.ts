@@ -63,13 +63,6 @@ export class Placement {
   }
 }
 
-/** The parts whose owner differs between two placements: those that have to move. */
-export function movedParts(before: Placement, after: Placement): readonly number[] {
-  const parts: number[] = [];
-  for (let part = 0; part < PART_COUNT; part++) if (before.ownerOf(part) !== after.ownerOf(part)) parts.push(part);
-  return parts;
-}
-
 function checkedServers({ servers, epoch }: PlacementOptions): readonly number[] {
   const bad = (what: string): WeighbridgeError => badArgument(`a placement ${what}`);
   if (servers.length < 1 || servers.length > PART_COUNT) throw bad(`has 1 to ${PART_COUNT} servers, not ${servers.length}`);

@@ -11,10 +11,15 @@ export function floatsOf(shape: Shape): number {
   return shape.reduce((product, length) => product * length, 1);
 }
 
+/** The values of a batch between two layers. */
 export class Activations {
+  /** The lengths of one sample. */
   readonly shape: Shape;
+  /** How many floats a sample has. */
   readonly floatsPerSample: number;
+  /** The most samples that there is room for. */
   readonly sampleCountMax: number;
+  /** @internal Where the first sample is, in bytes from the start of the workspace's memory. */
   readonly address: number;
   /** All samples, also those beyond `sampleCount`. */
   readonly values: Float32Array;
@@ -45,6 +50,7 @@ export class Activations {
     this.#sampleCount = count;
   }
 
+  /** How many floats the samples have that there are now. */
   get floatCount(): number {
     return this.#sampleCount * this.floatsPerSample;
   }
@@ -54,7 +60,7 @@ export class Activations {
     return this.values.subarray(0, this.floatCount);
   }
 
-  /** The address of one sample. */
+  /** @internal The address of one sample. */
   sampleAddress(index: number): number {
     return this.address + index * this.floatsPerSample * Float32Array.BYTES_PER_ELEMENT;
   }

@@ -7,16 +7,33 @@ import { type Activations, checkActivations, floatsOf, type Shape } from "./acti
 /** The value of each pixel: 0 to 1. */
 const BRIGHTNESS: Float32Array = Float32Array.from({ length: 256 }, (_, pixel) => pixel / 255);
 
+/** What labelled images are made of. */
+export type LabelledImagesOptions = {
+  /** The lengths of one image: [channels, height, width]. */
+  readonly shape: Shape;
+  /** All images, one after the other: a byte for each pixel of each channel, 255 for 1. */
+  readonly pixels: Uint8Array;
+  /** The class of each image, from 0. */
+  readonly labels: Uint8Array;
+  /** How many classes there are. */
+  readonly classCount: number;
+};
+
+/** Images with a class each. */
 export class LabelledImages {
+  /** How many images there are. */
   readonly count: number;
   /** [channels, height, width]. */
   readonly shape: Shape;
+  /** All images, one after the other: a byte for each pixel of each channel. */
   readonly pixels: Uint8Array;
+  /** The class of each image, from 0. */
   readonly labels: Uint8Array;
+  /** How many classes there are. */
   readonly classCount: number;
 
   /** Throws BAD_ARGUMENT when lengths or labels do not fit. The arrays are kept, not copied. */
-  constructor(options: { readonly shape: Shape; readonly pixels: Uint8Array; readonly labels: Uint8Array; readonly classCount: number }) {
+  constructor(options: LabelledImagesOptions) {
     checkOptions(options, ["shape", "pixels", "labels", "classCount"], "the options of LabelledImages");
     const { shape, pixels, labels, classCount } = options;
     if (pixels.length !== labels.length * floatsOf(shape)) {

@@ -19,22 +19,38 @@ import type { FloatSpan, Workspace } from "./workspace.ts";
 export type GradientReady = (parameter: Parameter) => void;
 
 /** State of a layer that is not learned, such as a running mean: saved with a model, never pushed. */
-export type Statistic = { readonly name: string; readonly values: FloatSpan["values"] };
-
-export interface Layer {
+export type Statistic = {
+  /** Unique in its network, such as "norm1.mean". */
   readonly name: string;
+  /** In the workspace. */
+  readonly values: FloatSpan["values"];
+};
+
+/** A layer that is built. */
+export interface Layer {
+  /** Unique in its network. */
+  readonly name: string;
+  /** The lengths of one sample of its output. */
   readonly outputShape: Shape;
+  /** What it learns. */
   readonly parameters: readonly Parameter[];
+  /** What it keeps without learning it. */
   readonly statistics: readonly Statistic[];
+  /** The layer's output for a batch. */
   forward(input: Activations, isTraining: boolean): Activations;
   /** The gradient of the input, unless the layer was built without. */
   backward(outputGradient: Activations, ready: GradientReady): Activations | undefined;
 }
 
+/** Where in a network a layer is built. */
 export type LayerSite = {
+  /** Where the layer takes its memory. */
   readonly workspace: Workspace;
+  /** The layer's name, unique in its network. */
   readonly name: string;
+  /** The lengths of one sample of its input. */
   readonly inputShape: Shape;
+  /** The most samples that a batch may have. */
   readonly sampleCountMax: number;
   /** False for a first layer: the gradient of the data is not needed. */
   readonly needsInputGradient: boolean;
@@ -44,10 +60,12 @@ export type LayerSite = {
 export type LayerPlan = {
   /** The beginning of the layer's name if it has none of its own. */
   readonly kind: string;
+  /** The layer's name. Left out: its kind and a number, such as dense1. */
   readonly name?: string | undefined;
+  /** Builds the layer at its place in a network. */
   readonly open: (site: LayerSite) => Layer;
   /**
-   * Of a built-in layer: its options, plain data from which another thread builds the same layer
+   * @internal Of a built-in layer: its options, plain data from which another thread builds the same layer
    * (built-in-networks.ts), and its `open`, which differs from the plan's if the plan was changed.
    */
   readonly builtIn?: { readonly options: object; readonly open: LayerPlan["open"] } | undefined;

@@ -2,30 +2,38 @@
 // pushed and pulled without a copy. First values are drawn as a server draws them: a network that is initialized here
 // has the same bits as one that was initialized there.
 
+import { badArgument, showValue } from "../base/errors.ts";
+import { checkOptions } from "../base/known-options.ts";
 import { SimdInitializerKernels } from "../kernel/initializer-kernels.ts";
 import { Initializer } from "../store/initializers/initializer.ts";
 import { type InitializerSpec, resolveInitializer } from "../store/initializers/initializer-spec.ts";
 import { floatsOf, type Shape } from "./activations.ts";
 import type { FloatSpan, Workspace } from "./workspace.ts";
 
+/** What a layer learns: its values and their gradient, in the workspace. */
 export type Parameter = {
   /** Unique in its network, such as "conv1.weight". */
   readonly name: string;
   /** [outputs, inputs, …], as PyTorch and MindSpore have it: initializers read the fans from it. */
   readonly shape: Shape;
+  /** How the first values are drawn. */
   readonly initializer: InitializerSpec;
+  /** @internal Where the values are, in bytes from the start of the workspace's memory. */
   readonly address: number;
+  /** The values: a view of the workspace. */
   readonly values: Float32Array;
+  /** @internal Where the gradient is, in bytes from the start of the workspace's memory. */
   readonly gradientAddress: number;
+  /** The gradient of the last backward pass: a view of the workspace. */
   readonly gradient: Float32Array;
   /**
-   * Whether the gradient is a product, of which `backward` can leave the factors: [rows × columns] is the sum over
-   * samples of the gradient of output `row` times input `column`.
+   * @internal Whether the gradient is a product, of which `backward` can leave the factors: [rows × columns] is the sum
+   * over samples of the gradient of output `row` times input `column`.
    */
   readonly isProduct?: boolean | undefined;
-  /** While set, `backward` leaves the factors there, and no gradient. */
+  /** @internal While set, `backward` leaves the factors there, and no gradient. */
   leaveFactors?: ((factors: Factors) => void) | undefined;
-  /** Set while the parameter lives on servers (setParamPs of training/network.ts); if left out, it lives here. */
+  /** Set while the parameter lives on servers (`setParamPs`); if left out, it lives here. */
   serverTarget?: ServerTarget | undefined;
 };
 
@@ -38,9 +46,23 @@ export type ServerTarget = {
   readonly initInServer: boolean;
 };
 
-export type ParameterDescription = Pick<Parameter, "name" | "shape" | "initializer" | "isProduct">;
+/** How a parameter is made. */
+export type ParameterOptions = Pick<Parameter, "name" | "shape" | "initializer"> & {
+  /** @internal For built-in layers, which leave factors (docs/decisions/0078). */
+  readonly isProduct?: boolean | undefined;
+};
 
-export function createParameter(workspace: Workspace, { name, shape, initializer, isProduct }: ParameterDescription): Parameter {
+/**
+ * The values and the gradient of a layer's parameter, in the workspace. The model draws the first values. Throws
+ * BAD_ARGUMENT, ARENA_FULL.
+ */
+export function createParameter(workspace: Workspace, options: ParameterOptions): Parameter {
+  checkOptions(options, ["name", "shape", "initializer", "isProduct"], "the options of createParameter");
+  const { name, shape, initializer, isProduct } = options;
+  if (typeof name !== "string" || name === "") throw badArgument(`the name of a parameter must be a text, got ${showValue(name)}`);
+  if (!(Array.isArray(shape) && shape.length > 0 && shape.every((length) => Number.isSafeInteger(length) && length >= 1)))
+    throw badArgument(`${name}: a shape must be a list of whole numbers from 1 on, such as [8, 3], got ${showValue(shape)}`);
+  resolveInitializer(initializer);
   const values: FloatSpan = workspace.valuesOf(name) ?? workspace.floats(floatsOf(shape));
   const gradient: FloatSpan = workspace.floats(floatsOf(shape));
   return {

@@ -8,13 +8,16 @@ import { checkCount, findNotFinite, type Layer, type LayerPlan, type Statistic }
 import type { Parameter } from "./parameter.ts";
 import type { Workspace } from "./workspace.ts";
 
+/** How the network is built. */
 export type SequentialOptions = {
+  /** The lengths of one sample of the input. */
   readonly inputShape: Shape;
   /** The most samples that a batch may have. */
   readonly sampleCountMax: number;
+  /** The layers, first ones first: what dense(), convolution() and the like make. */
   readonly layers: readonly LayerPlan[];
   /** True if something that learns precedes the network, such as an embedding. */
-  readonly needsInputGradient?: boolean;
+  readonly needsInputGradient?: boolean | undefined;
 };
 
 /** Called during `backward` for each parameter whose gradient is final: last layers first. */
@@ -22,16 +25,21 @@ export type OnGradient = (layerIndex: number, parameter: Parameter) => void;
 
 const FORWARD_OPTIONS: readonly string[] = ["isTraining", "input"];
 
+/** A network of layers, one after the other. */
 export class Sequential {
+  /** The memory of its layers. */
   readonly workspace: Workspace;
+  /** The most samples that a batch may have. */
   readonly sampleCountMax: number;
   /** It has values as input, and no ids. */
   readonly idsPerSample = 0;
   /** The input batch: set `sampleCount`, write `values`. */
   readonly input: Activations;
+  /** Its layers, first ones first. */
   readonly layers: readonly Layer[];
   /** Of all layers, first layers first. */
   readonly parameters: readonly Parameter[];
+  /** What its layers keep without learning it. */
   readonly statistics: readonly Statistic[];
   /** What it was built of. */
   readonly options: SequentialOptions;
@@ -70,12 +78,13 @@ export class Sequential {
     return this.layers;
   }
 
+  /** The lengths of one sample of its output. */
   get outputShape(): Shape {
     return this.layers.at(-1)!.outputShape;
   }
 
   /** The output of the last layer for a batch, `input` by default. */
-  forward(options: { readonly isTraining: boolean; readonly input?: Activations }): Activations {
+  forward(options: { readonly isTraining: boolean; readonly input?: Activations | undefined }): Activations {
     checkOptions(options, FORWARD_OPTIONS, "the options of a forward pass");
     let activations = options.input ?? this.input;
     for (const [i, layer] of this.layers.entries()) {

@@ -12,28 +12,39 @@ import { type LayerKernels, openLayerKernels } from "./layer-kernels.ts";
 /** Address space only; networks for the examples are far smaller. */
 const BYTES_DEFAULT = 2 ** 30;
 
-export type FloatSpan = { readonly address: number; readonly values: Float32Array };
+/** Floats in the workspace, and where kernels find them. */
+export type FloatSpan = {
+  /** @internal Where the first float is, in bytes from the start of the workspace's memory. */
+  readonly address: number;
+  /** The floats: a view, valid until the workspace is closed. */
+  readonly values: Float32Array;
+};
 
 export type WorkspaceSpan = { readonly address: number; readonly byteCount: number };
 
+/** @internal How a workspace is made. */
 export type WorkspaceOptions = {
-  /** An arena to share; one of 1 GiB address space by default. */
+  /** @internal An arena to share; one of 1 GiB address space by default. */
   readonly arena?: Arena;
-  /** The kernels to use: those that suit the engine by default. */
+  /** @internal The kernels to use: those that suit the engine by default. */
   readonly openKernels?: (arena: Arena) => LayerKernels;
 };
 
+/** The memory of networks, losses and lookups. */
 export class Workspace {
+  /** @internal */
   readonly arena: Arena;
+  /** @internal */
   readonly kernels: LayerKernels;
-  /** Sums, copies and zeros of spans. */
+  /** @internal Sums, copies and zeros of spans. */
   readonly vectors: Pick<Kernels, "add" | "sum" | "axpy" | "copy" | "zero">;
-  /** For initializers; created with the first normal number, and kept as long as the arena. */
+  /** @internal For initializers; created with the first normal number, and kept as long as the arena. */
   readonly quantiles: QuantileTable;
   readonly #spans: WorkspaceSpan[] = [];
   #scratch = 0;
   #scratchBytes = 0;
 
+  /** @internal Users give no options. */
   constructor(options: WorkspaceOptions = {}) {
     checkOptions(options, ["arena", "openKernels"], "the options of a Workspace");
     const { arena = new Arena({ bytesMax: BYTES_DEFAULT }), openKernels = openLayerKernels } = options;
@@ -43,24 +54,25 @@ export class Workspace {
     this.quantiles = new QuantileTable(arena);
   }
 
-  /** Zeros. Throws ARENA_FULL. */
+  /** Takes memory for this many floats, which are 0. Throws ARENA_FULL. */
   floats(count: number): FloatSpan {
     const address = this.#take(count * FLOAT_BYTES);
     return { address, values: new Float32Array(this.arena.memory.buffer, address, count) };
   }
 
+  /** @internal The same as `floats`, of 64 bits. */
   doubles(count: number): { readonly address: number; readonly values: Float64Array } {
     const address = this.#take(count * DOUBLE_BYTES);
     return { address, values: new Float64Array(this.arena.memory.buffer, address, count) };
   }
 
-  /** For ids, labels and indices, which kernels read as 32-bit words. */
+  /** @internal For ids, labels and indices, which kernels read as 32-bit words. */
   words(count: number): { readonly address: number; readonly values: Int32Array } {
     const address = this.#take(count * FLOAT_BYTES);
     return { address, values: new Int32Array(this.arena.memory.buffer, address, count) };
   }
 
-  /** Makes sure that `scratch` has at least this many bytes; for layers that are being built. */
+  /** @internal Makes sure that `scratch` has at least this many bytes; for layers that are being built. */
   reserveScratch(byteCount: number): void {
     if (byteCount <= this.#scratchBytes) return;
     // The old one stays allocated until `close`: it is small, and a network is built once.
@@ -68,7 +80,7 @@ export class Workspace {
     this.#scratchBytes = byteCount;
   }
 
-  /** The address of bytes that belong to the running kernel. */
+  /** @internal The address of bytes that belong to the running kernel. */
   get scratch(): number {
     return this.#scratch;
   }
@@ -80,17 +92,20 @@ export class Workspace {
     this.#scratchBytes = 0;
   }
 
-  /** The values of a parameter of this name, if they lie somewhere already; otherwise the parameter allocates them. */
+  /**
+   * @internal The values of a parameter of this name, if they lie somewhere already; otherwise the parameter allocates
+   * them.
+   */
   valuesOf(_name: string): FloatSpan | undefined {
     return undefined;
   }
 
-  /** All that was allocated, in this order. */
+  /** @internal All that was allocated, in this order. */
   get spans(): readonly WorkspaceSpan[] {
     return this.#spans;
   }
 
-  /** Where the next span lies. */
+  /** @internal Where the next span lies. */
   protected allocate(byteCount: number): number {
     return this.arena.allocate(byteCount);
   }

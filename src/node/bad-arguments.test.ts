@@ -13,6 +13,7 @@ import { connect } from "./connect.ts";
 import { EmbeddedCluster } from "./embedded-cluster.ts";
 
 /** What somebody without types may give. */
+const UNITS = { epoch: 0, batchCount: 1, partCount: 1, assignment: "even" } as const;
 const anything = (value: unknown): never => value as never;
 const one = Float32Array.of(1, 1);
 const sizeOf = psFunction({
@@ -59,28 +60,28 @@ test("a cluster of which one node cannot start is closed: nothing waits for it a
 test("an option that a call of a tensor, a table or a cache does not have is refused with the nearest that it has, and nothing is sent", async () => {
   await using cluster = await EmbeddedCluster.start();
   const { session } = cluster;
-  const tensor = await session.tensor("w", { shape: [2] });
-  const table = await session.embedding("e", { dim: 2, versions: true });
+  const tensor = await session.tensor("w", { shape: [2], optimizer: "sum" });
+  const table = await session.embedding("e", { dim: 2, optimizer: "sum", versions: true });
   const cache = table.cached({ rows: 4 });
-  const misspelt = anything({ deadlinMs: 1000 });
+  const misspelt = anything({ timeoutM: 1000 });
   const calls: (() => unknown)[] = [
     () => tensor.push(one, misspelt),
-    () => tensor.pull(undefined, misspelt),
-    () => tensor.pushPull(one, undefined, misspelt),
+    () => tensor.pull(misspelt),
+    () => tensor.pushPull(one, "all", misspelt),
     () => tensor.start(one, misspelt),
-    () => tensor.configure({ learningRate: 1 }, misspelt),
+    () => tensor.configure(anything({ learningRate: 1, timeoutM: 1000 })),
     () => tensor.nonFinite(misspelt),
     () => table.push([1], one, misspelt),
-    () => table.pull([1], undefined, misspelt),
-    () => table.pushPull({ keys: [1], gradients: one }, [1], undefined, misspelt),
-    () => table.clear(misspelt),
-    () => cache.lookup([1], undefined, misspelt),
-    () => cache.update([1], one, misspelt),
+    () => table.pull([1], misspelt),
+    () => table.pushPull({ keys: [1], gradients: one }, [1], misspelt),
+    () => table.drop(misspelt),
+    () => cache.pull([1], misspelt),
+    () => cache.push([1], one, misspelt),
   ];
-  for (const call of calls) await refuses(call, /the options of a call of [we] have no "deadlinMs"; .* did you mean deadlineMs\?/);
+  for (const call of calls) await refuses(call, /the (options of a call|settings) of [we] have no "timeoutM"; .* did you mean timeoutMs\?/);
   await refuses(() => tensor.push(one, anything({ clocksAhead: 1 })), /have no "clocksAhead"/);
-  await tensor.push(one, { priority: 1, deadlineMs: 60_000, signal: new AbortController().signal });
-  assert.deepEqual(await tensor.pull(undefined, { clocksAhead: 0 }), Float32Array.of(1, 1));
+  await tensor.push(one, { priority: 1, timeoutMs: 60_000, signal: new AbortController().signal });
+  assert.deepEqual(await tensor.pull({ clocksAhead: 0 }), Float32Array.of(1, 1));
   assert.deepEqual(await table.pull([1]), new Float32Array(2));
 });
 
@@ -90,22 +91,25 @@ suite("bad arguments", () => {
   let table: Embedding;
   before(async () => {
     cluster = await EmbeddedCluster.start({ servers: 2, functions: [sizeOf] });
-    tensor = await cluster.session.tensor("tensor", { shape: [4, 2] });
-    table = await cluster.session.embedding("table", { dim: 2, versions: true });
+    tensor = await cluster.session.tensor("tensor", { shape: [4, 2], optimizer: "sum" });
+    table = await cluster.session.embedding("table", { dim: 2, optimizer: "sum", versions: true });
   });
   after(async () => await cluster.close());
 
   test("a key or a row that is no list of them reads nothing, and nothing is pushed to row 0 for a null", async () => {
     await using cache = table.cached({ rows: 4 });
-    for (const keys of [17, 17n, "17", {}, undefined, null, Float32Array.of(17)]) {
+    await refuses(() => table.pull(anything(new Set([1]))), /or an array, got a Set: pass \[\.\.\.keys\]$/);
+    await refuses(() => tensor.pullRows(anything([1].values())), /got an Array Iterator: pass \[\.\.\.keys\]$/);
+    await refuses(() => table.pull(anything({ row: 1 })), /got {"row":1}$/);
+    for (const keys of [17, 17n, "17", {}, undefined, null, new Set([1]), Float32Array.of(17)]) {
       await refuses(() => table.pull(anything(keys)), /table: keys and rows are named by/);
       await refuses(() => table.push(anything(keys), one), /table: keys and rows are named by/);
-      await refuses(() => cache.lookup(anything(keys)), /table: keys and rows are named by/);
+      await refuses(() => cache.pull(anything(keys)), /table: keys and rows are named by/);
       await refuses(() => tensor.pullRows(anything(keys)), /tensor: keys and rows are named by/);
       await refuses(() => tensor.pushRows(anything(keys), one), /tensor: keys and rows are named by/);
     }
     for (const key of [null, undefined, "1", true]) {
-      await refuses(() => table.push(anything([key]), one), /table: keys are whole numbers/);
+      if (key !== "1") await refuses(() => table.push(anything([key]), one), /table: keys must be whole numbers/);
       await refuses(() => tensor.pushRows(anything([key]), one), /there is no row/, "OUT_OF_RANGE");
     }
     assert.deepEqual(await tensor.pull(), new Float32Array(8));
@@ -113,21 +117,30 @@ suite("bad arguments", () => {
 
   test("a table's number of rows is one or left out: NaN is not every key", async () => {
     for (const rows of [NaN, Infinity, 0, -1, 1.5, 10n, null, "10"])
-      await refuses(() => cluster.session.embedding("rows", { dim: 2, rows: anything(rows) }), /rows is a whole number from 1 up/);
-    await refuses(() => cluster.session.embedding("dim", { dim: anything(16n) }), /not 16n/);
-    await refuses(() => cluster.session.embedding("versions", { dim: 2, versions: anything(1) }), /versions is true or false, not 1/);
+      await refuses(
+        () => cluster.session.embedding("rows", { dim: 2, optimizer: "sum", rows: anything(rows) }),
+        /rows is a whole number from 1 up/,
+      );
+    await refuses(() => cluster.session.embedding("dim", { dim: anything(16n), optimizer: "sum" }), /not 16n/);
+    await refuses(
+      () => cluster.session.embedding("versions", { dim: 2, optimizer: "sum", versions: anything(1) }),
+      /versions is true or false, not 1/,
+    );
   });
 
   test("bigints where numbers belong are shown, not a TypeError about JSON", async () => {
     const { session } = cluster;
-    await refuses(() => session.tensor(anything(7n), { shape: [4] }), /name is a string, not 7n/);
-    await refuses(() => session.tensor("t", { shape: anything([4n]) }), /shape of whole numbers, not \["4n"\]/);
+    await refuses(() => session.tensor(anything(7n), { shape: [4], optimizer: "sum" }), /name is a string, not 7n/);
+    await refuses(() => session.tensor("t", { shape: anything([4n]), optimizer: "sum" }), /shape of whole numbers, not \["4n"\]/);
     await refuses(
       () => session.tensor("t", { shape: [4], optimizer: { type: "sgd", learningRate: anything(1n) } }),
       /learningRate.*not 1n/,
     );
-    await refuses(() => session.tensor("t", { shape: [4], init: { type: "uniform", seed: anything(1n) } }), /seed.*not 1n/);
-    await refuses(() => session.tensor("t", { shape: [4], consistency: { ssp: anything(1n) } }), /consistency is .*"1n"/);
+    await refuses(
+      () => session.tensor("t", { shape: [4], optimizer: "sum", init: { type: "uniform", seed: anything(1n) } }),
+      /seed.*not 1n/,
+    );
+    await refuses(() => session.tensor("t", { shape: [4], optimizer: "sum", consistency: { ssp: anything(1n) } }), /consistency is .*"1n"/);
     await refuses(() => tensor.configure({ learningRate: anything(1n) }), /learningRate.*not 1n/);
     await refuses(() => tensor.configure({ staleness: NaN }), /staleness.*not NaN/);
     await refuses(() => tensor.configure({ staleness: anything("2") }), /staleness.*not "2"/);
@@ -136,7 +149,7 @@ suite("bad arguments", () => {
       "ssp",
       3,
       { ssp: -1 },
-      { bsp: true },
+      { bsp: true, reduce: "max" },
       { delay: "2" },
       { ssp: 1n },
       { bsp: true, reduce: "sum", staleness: -1 },
@@ -152,7 +165,7 @@ suite("bad arguments", () => {
     const { session } = cluster;
     const worker = new TensorWorker(session);
     for (const value of [1n, Symbol("s"), Object.create(null)].map(anything)) {
-      await refuses(() => tensor.pull(undefined, { clocksAhead: value }), /clocksAhead of tensor: a whole number from 0 on, not /);
+      await refuses(() => tensor.pull({ clocksAhead: value }), /clocksAhead of tensor: a whole number from 0 on, not /);
       await refuses(() => session.saveParameter("tensor", value), /must have a name, not /);
       await refuses(() => session.loadParameter("tensor", value), /must have a name, not /);
       await refuses(() => session.units(value, anything({ epochs: 1 })), /the options of units .* have no "epochs"/);
@@ -171,16 +184,16 @@ suite("bad arguments", () => {
   test("a wait or a priority that makes no sense sends nothing", async () => {
     const gradient = new Float32Array(8).fill(1);
     for (const options of [
-      { deadlineMs: NaN },
-      { deadlineMs: -1 },
-      { deadlineMs: "100" },
+      { timeoutMs: NaN },
+      { timeoutMs: -1 },
+      { timeoutMs: "100" },
       { signal: 5 },
       { signal: null },
       { priority: NaN },
       { priority: "x" },
     ]) {
-      await refuses(() => tensor.push(gradient, anything(options)), /a deadline of|a signal is|a priority is/);
-      await refuses(() => tensor.pull(undefined, anything(options)), /a deadline of|a signal is|a priority is/);
+      await refuses(() => tensor.push(gradient, anything(options)), /timeoutMs must be|a signal is|a priority is/);
+      await refuses(() => tensor.pull(anything(options)), /timeoutMs must be|a signal is|a priority is/);
     }
     assert.deepEqual(await tensor.pull(), new Float32Array(8));
   });
@@ -194,7 +207,7 @@ suite("bad arguments", () => {
       await refuses(() => psFunction({ ...shape, name: "f", handler: anything(handler) }), /a handler is a function/);
     for (const request of [undefined, null, 5])
       await refuses(() => psFunction({ ...shape, name: "f", request: anything(request) }), /fields are an object/);
-    for (const target of [undefined, null, 0, {}, { key: 5 }, { key: -5n }, { key: 2n ** 64n }])
+    for (const target of [undefined, null, 0, {}, { key: 0.5 }, { key: null }, { key: -5n }, { key: 2n ** 64n }])
       await refuses(() => session.call(sizeOf, anything(target), { list: one }), /a function is called at/);
     for (const request of [undefined, null, 5])
       await refuses(() => session.call(sizeOf, { server: 0 }, anything(request)), /an object with its fields/);
@@ -218,9 +231,7 @@ suite("bad arguments", () => {
     const ones = new Float32Array(8).fill(1);
     const calls: readonly (() => unknown)[] = [
       () => session.tensor("none", none),
-      () => session.tensor("none", { shape: [2] }, none),
       () => session.embedding("none", none),
-      () => session.embedding("none", { dim: 2 }, none),
       () => session.call(none, { server: 0 }, {}),
       () => session.call(sizeOf, { server: 0 }, { list: one }, none),
       () => session.callAll(none, {}),
@@ -232,37 +243,32 @@ suite("bad arguments", () => {
       () => session.saveParameter("tensor", none),
       () => session.barrier(none),
       () => session.units("units", none),
-      () => session.units("units", { epoch: 0, batchCount: 1, partCount: 1, assignment: "even" }, none),
       () => session.collective(none),
       () => session.parameters(none),
       () => session.close(none),
       () => tensor.start(ones, none),
       () => tensor.push(ones, none),
       () => tensor.pull(none),
-      () => tensor.pull(undefined, none),
       () => tensor.pushPull(ones, none),
-      () => tensor.pushPull(ones, undefined, none),
+      () => tensor.pushPull(ones, "all", none),
       () => tensor.pushRows([0], one, none),
       () => tensor.pullRows([0], none),
-      () => tensor.pullRows([0], undefined, none),
-      () => tensor.pushRowsPull([0], one, undefined, none),
-      () => tensor.pushPullRows(none, [0]),
-      () => tensor.pushPullRows({ rows: [0], gradients: one }, none, one),
-      () => tensor.pushPullRows({ rows: [0], gradients: one }, [0], undefined, none),
+      () => tensor.pushPull({ rows: [0], gradients: one }, "all", none),
+      () => tensor.pushPull(none, [0]),
+      () => tensor.pushPull({ rows: [0], gradients: one }, none, { into: one }),
+      () => tensor.pushPull({ rows: [0], gradients: one }, [0], none),
       () => tensor.flushResidual(none),
       () => tensor.configure(none),
-      () => tensor.configure({}, none),
       () => tensor.nonFinite(none),
-      () => tensor.clear(none),
+      () => tensor.drop(none),
       () => table.push([1], one, none),
       () => table.pull([1], none),
-      () => table.pull([1], undefined, none),
       () => table.pushPull(none, [1]),
-      () => table.pushPull({ keys: [1], gradients: one }, [1], undefined, none),
+      () => table.pushPull({ keys: [1], gradients: one }, [1], none),
       () => table.cached(none),
-      () => cache.lookup([1], none),
-      () => cache.lookup([1], undefined, none),
-      () => cache.update([1], one, none),
+      () => cache.pull([1], { into: none }),
+      () => cache.pull([1], none),
+      () => cache.push([1], one, none),
       () => cache.flush(none),
       () => cache.bypass(none),
       () => cache.bypass(false, none),
@@ -283,32 +289,33 @@ suite("bad arguments", () => {
       () => EmbeddedCluster.start(none),
       () => connect(none),
     ];
-    for (const call of calls) await refuses(call, /object|is a string|have a name|named by|Float32Array|true or false|psFunction/);
+    for (const call of calls)
+      await refuses(call, /object|is a string|have a name|named by|list of rows|Float32Array|true or false|psFunction/);
     assert.deepEqual(await tensor.pull(), new Float32Array(8));
     assert.deepEqual(await table.pull([1]), new Float32Array(2));
   });
 
   test("a misspelt option of a wait or a call is refused by every call of a session, with the nearest that there is", async () => {
     const { session } = cluster;
-    const misspelt = anything({ deadlinMs: 5 });
+    const misspelt = anything({ timeoutM: 5 });
     const calls: readonly (() => unknown)[] = [
-      () => session.tensor("none", { shape: [2] }, misspelt),
-      () => session.embedding("none", { dim: 2 }, misspelt),
+      () => session.tensor("none", anything({ shape: [2], timeoutM: 5 })),
+      () => session.embedding("none", anything({ dim: 2, timeoutM: 5 })),
       () => session.call(sizeOf, { server: 0 }, { list: one }, misspelt),
       () => session.callAll(sizeOf, { list: one }, misspelt),
       () => session.callOwners(sizeOf, BigUint64Array.of(1n), () => ({ request: { list: one } }), misspelt),
       () => session.rejoin(misspelt),
       () => session.leaveClocks(misspelt),
-      () => session.checkpoint({}, misspelt),
+      () => session.checkpoint(misspelt),
       () => session.saveParameter("tensor", "here", misspelt),
       () => session.loadParameter("tensor", "here", misspelt),
-      () => session.restore({}, misspelt),
+      () => session.restore(misspelt),
       () => session.barrier(misspelt),
-      () => session.units("units", { epoch: 0, batchCount: 1, partCount: 1, assignment: "even" }, misspelt),
+      () => session.units("units", { ...UNITS, ...Object(misspelt) }),
       () => session.collective(misspelt),
       () => session.parameters(misspelt),
     ];
-    for (const call of calls) await refuses(call, /no "deadlinMs"; .* did you mean deadlineMs\?/);
+    for (const call of calls) await refuses(call, /no "timeoutM"; .* did you mean timeoutMs\?/);
     await refuses(() => session.call(sizeOf, { server: 0 }, { list: one }, anything({ priorty: 1 })), /did you mean priority\?/);
   });
 
@@ -329,11 +336,24 @@ suite("bad arguments", () => {
     }
     await refuses(() => session.checkpoint({ keep: 0 }), /keep counts this checkpoint too/);
     await refuses(() => session.checkpoint({ job: anything(5) }), /job is the job's name/);
-    await refuses(() => session.checkpoint({ onCut: anything("now") }), /onCut is a function/);
+    await refuses(() => session.checkpoint(anything({ onCut: () => {} })), /onCut is now a promise: const \{ cut, saved \} = /);
+    await refuses(() => session.checkpoint({ timeoutMs: -1 }), /timeoutMs must be/);
     const cyclic: { self?: unknown } = {};
     cyclic.self = cyclic;
     for (const note of [5, [1], { at: NaN }, { at: 1n }, { at: undefined }, cyclic])
       await refuses(() => session.checkpoint({ note: anything(note) }), /a note of plain data: note/);
+    for (const name of ["", "x".repeat(257)]) {
+      const told = /a parameter's name must have 1 to 256 characters, got "/;
+      await refuses(() => session.tensor(name, { shape: [1], optimizer: "sum" }), told);
+      await refuses(() => session.embedding(name, { dim: 1, optimizer: "sum" }), told);
+      await refuses(() => session.tensor(name), told);
+      await refuses(() => session.saveParameter(name, "there"), told);
+      await refuses(() => session.loadParameter(name, "there"), told);
+    }
+    await refuses(
+      () => session.tensor("wb/sums/mine", { shape: [1], optimizer: "sum" }),
+      /a parameter's name must not begin with wb\/sums\//,
+    );
     await refuses(() => session.saveParameter(anything(5), "there"), /a parameter's name is a string, not 5/);
     await refuses(() => session.loadParameter(anything(undefined), "there"), /a parameter's name is a string, not undefined/);
     await refuses(() => table.cached(anything({ rows: 4, pull_bound: 10 })), /"pull_bound".*pullBound/);
@@ -343,7 +363,7 @@ suite("bad arguments", () => {
 
   test("what is pushed and pulled at once is an object with both", async () => {
     for (const push of [undefined, null, 5]) {
-      await refuses(() => tensor.pushPullRows(anything(push), [0]), /the pushed rows of tensor are an object with rows, gradients/);
+      await refuses(() => tensor.pushPull(anything(push), [0]), /the pushed rows of tensor are an object with rows, gradients/);
       await refuses(() => table.pushPull(anything(push), [0]), /the pushed rows of table are an object with keys, gradients/);
     }
     await refuses(() => table.pushPull(anything({ rows: [0], gradients: one }), [0]), /have no "rows"; there are keys, gradients/);
@@ -351,7 +371,7 @@ suite("bad arguments", () => {
 
   test("a link or a consistency of which a part would be forgotten is refused; what is left out is the default", async () => {
     const { session } = cluster;
-    const make = (options: object) => session.tensor("other", { shape: [2], ...options });
+    const make = (options: object) => session.tensor("other", { shape: [2], optimizer: "sum", ...options });
     for (const name of ["toString", "constructor", "pushes"])
       await refuses(() => make({ link: { [name]: "fp16" } }), /link encoding: there is no/);
     await refuses(() => make({ link: { push: { topK: 0.1, feedback: false } } }), /push: there is no "feedback" beside topK/);
@@ -364,7 +384,7 @@ suite("bad arguments", () => {
 
   test("a misspelt name of a thing to choose is refused with the nearest there is, whatever is chosen", async () => {
     const { session } = cluster;
-    const make = (options: object) => session.tensor("other", { shape: [2], ...options });
+    const make = (options: object) => session.tensor("other", { shape: [2], optimizer: "sum", ...options });
     const units = (assignment: unknown) =>
       session.units("other", { epoch: 0, batchCount: 1, partCount: 1, assignment: anything(assignment) });
     const shape = { name: "sizOf", request: { list: "f32[]" }, response: { count: "u32" } } as const;
@@ -395,7 +415,7 @@ suite("bad arguments", () => {
       [() => table.cached({ rows: 4, policy: anything("lur") }), "lru"],
       [() => units("evn"), "even"],
       [() => EmbeddedCluster.start({ placement: anything("rnig") }), "ring"],
-      [() => connect(anything({ placement: "rang" })), "range", "BAD_CONFIG"],
+      [() => connect(anything({ transport: "unx" })), "unix", "BAD_CONFIG"],
     ];
     for (const [call, nearest, code] of calls)
       await refuses(call, new RegExp(`; did you mean ${nearest.replaceAll(/[{}[\]]/g, "\\$&")}\\?`), code);

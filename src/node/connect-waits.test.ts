@@ -12,12 +12,12 @@ test("the start of a cluster inside the process ends with its signal and its dea
     (error) => isWeighbridgeError(error, "ABORTED") && error.cause instanceof Error && error.cause.message === "enough",
   );
   await assert.rejects(
-    EmbeddedCluster.start({ servers: 2, deadlineMs: 0 }),
+    EmbeddedCluster.start({ servers: 2, timeoutMs: 0 }),
     (error) => isWeighbridgeError(error, "DEADLINE") && error.retryable && /0 ms for the start of the cluster/.test(error.message),
   );
   for (const wrong of [-1, Number.NaN])
-    await assert.rejects(EmbeddedCluster.start({ deadlineMs: wrong }), (error) => isWeighbridgeError(error, "BAD_ARGUMENT"));
-  await using cluster = await EmbeddedCluster.start({ servers: 2, deadlineMs: 60_000, signal: new AbortController().signal });
+    await assert.rejects(EmbeddedCluster.start({ timeoutMs: wrong }), (error) => isWeighbridgeError(error, "BAD_ARGUMENT"));
+  await using cluster = await EmbeddedCluster.start({ servers: 2, timeoutMs: 60_000, signal: new AbortController().signal });
   assert.equal(cluster.session.serverCount, 2);
 });
 
@@ -31,12 +31,17 @@ test("connect() ends with its signal and its deadline when there is no scheduler
     logLevel: "silent",
   } as const;
   await assert.rejects(
-    connect({ ...nowhere, deadlineMs: 50 }),
+    connect({ ...nowhere, timeoutMs: 50 }),
     (error) => isWeighbridgeError(error, "DEADLINE") && /127\.0\.0\.1:1/.test(error.message),
   );
+  for (const role of ["guest", "worker"] as const)
+    await assert.rejects(
+      connect("weighbridge://127.0.0.1:1", { role, logLevel: "silent", timeoutMs: 500 }),
+      (error) => isWeighbridgeError(error, "DEADLINE") && /127\.0\.0\.1:1; missing: the scheduler \(.+\)$/.test(error.message),
+    );
   const giveUp = new AbortController();
   const connecting = connect({ ...nowhere, signal: giveUp.signal });
   setImmediate(() => giveUp.abort(new Error("enough")));
   await assert.rejects(connecting, (error) => isWeighbridgeError(error, "ABORTED"));
-  await assert.rejects(connect({ ...nowhere, deadlineMs: -1 }), (error) => isWeighbridgeError(error, "BAD_ARGUMENT"));
+  await assert.rejects(connect({ ...nowhere, timeoutMs: -1 }), (error) => isWeighbridgeError(error, "BAD_ARGUMENT"));
 });

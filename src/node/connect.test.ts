@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import type { EmbeddingOptions, TensorOptions } from "../api/parameter-options.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { psFunction } from "../contracts/ps-function.ts";
 import { EmbeddedCluster } from "./embedded-cluster.ts";
@@ -15,8 +16,8 @@ test("a tensor sums what workers push, over any number of servers", async () => 
     const [one, two] = cluster.sessions;
     assert.ok(one !== undefined && two !== undefined);
     const size = 300_000;
-    const mine = await one.tensor("w", { shape: [size] });
-    const theirs = await two.tensor("w", { shape: [size] });
+    const mine = await one.tensor("w", { shape: [size], optimizer: "sum" });
+    const theirs = await two.tensor("w", { shape: [size], optimizer: "sum" });
     const gradient = Float32Array.from({ length: size }, (_, i) => i % 100);
     await Promise.all([mine.push(gradient), theirs.push(gradient)]);
     assert.deepEqual(
@@ -25,7 +26,7 @@ test("a tensor sums what workers push, over any number of servers", async () => 
       `${servers} servers`,
     );
     assert.deepEqual(
-      await theirs.pushPull(gradient),
+      await theirs.pushPull(gradient, "all"),
       gradient.map((value) => 3 * value),
     );
   }
@@ -33,16 +34,16 @@ test("a tensor sums what workers push, over any number of servers", async () => 
 
 test("a pull sees every earlier push of its worker without waiting for it", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });
-  const w = await cluster.session.tensor("w", { shape: [1000] });
+  const w = await cluster.session.tensor("w", { shape: [1000], optimizer: "sum" });
   const one = new Float32Array(1000).fill(1);
   const pushes = Array.from({ length: 10 }, (_, i) => w.push(one, { priority: -i }));
-  assert.deepEqual(await w.pull(undefined, { priority: 100 }), new Float32Array(1000).fill(10));
+  assert.deepEqual(await w.pull({ priority: 100 }), new Float32Array(1000).fill(10));
   await Promise.all(pushes);
 });
 
 test("rows of a tensor are pushed and pulled by index, duplicates summed, and there is no row past the end", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });
-  const w = await cluster.session.tensor("w", { shape: [5000, 64] });
+  const w = await cluster.session.tensor("w", { shape: [5000, 64], optimizer: "sum" });
   const rows = [4999, 0, 17, 4999];
   const gradients = Float32Array.from({ length: rows.length * 64 }, (_, i) => Math.floor(i / 64) + 1);
   await w.pushRows(rows, gradients);
@@ -58,7 +59,7 @@ test("rows of a tensor are pushed and pulled by index, duplicates summed, and th
 test("rows of an embedding have any u64 as key, duplicates are summed, order is the caller's", async () => {
   for (const servers of [1, 3]) {
     await using cluster = await EmbeddedCluster.start({ servers });
-    const table = await cluster.session.embedding("e", { dim: 3 });
+    const table = await cluster.session.embedding("e", { dim: 3, optimizer: "sum" });
     const keys = BigUint64Array.of(2n ** 64n - 1n, 0n, 7n, 2n ** 64n - 1n, 2n ** 24n + 1n);
     const gradients = Float32Array.from({ length: keys.length * 3 }, (_, i) => i);
     await table.push(keys, gradients);
@@ -71,18 +72,18 @@ test("rows of an embedding have any u64 as key, duplicates are summed, order is 
 
 test("rows of one element land at every place of the caller's array", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });
-  const table = await cluster.session.embedding("e", { dim: 1 });
+  const table = await cluster.session.embedding("e", { dim: 1, optimizer: "sum" });
   const keys = BigUint64Array.from({ length: 101 }, (_, i) => BigInt(i));
   const values = Float32Array.from({ length: 101 }, (_, i) => i + 1);
   await table.push(keys, values);
   const into = new Float32Array(204);
-  await table.pull(keys, into.subarray(1, 102));
+  await table.pull(keys, { into: into.subarray(1, 102) });
   assert.deepEqual(into.subarray(1, 102), values);
 });
 
 test("large requests for rows are cut into frames and come back in order", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });
-  const table = await cluster.session.embedding("e", { dim: 16 });
+  const table = await cluster.session.embedding("e", { dim: 16, optimizer: "sum" });
   const keys = BigUint64Array.from({ length: 50_000 }, (_, i) => BigInt((i * 7919) % 40_000));
   const ones = new Float32Array(keys.length * 16).fill(1);
   await table.push(keys, ones);
@@ -112,8 +113,8 @@ test("initial values are the same for every number of servers, and a row that wa
   for (const servers of [1, 3]) {
     await using cluster = await EmbeddedCluster.start({ servers });
     const init = { type: "normal", std: 1, seed: 7 } as const;
-    const w = await cluster.session.tensor("w", { shape: [700, 300], init });
-    const e = await cluster.session.embedding("e", { dim: 5, init });
+    const w = await cluster.session.tensor("w", { shape: [700, 300], optimizer: "sum", init });
+    const e = await cluster.session.embedding("e", { dim: 5, optimizer: "sum", init });
     const keys = BigUint64Array.of(0n, 5n, 2n ** 64n - 1n, 5n);
     const rows = await e.pull(keys);
     await e.push(keys, new Float32Array(20));
@@ -192,7 +193,7 @@ test("a tensor begins with the values of the first worker, over blocks and serve
       assert.equal(await theirs.start(new Float32Array(size)), false);
       assert.deepEqual(await theirs.pull(), values);
       for (const session of cluster.sessions) session.clock();
-      await cluster.session.checkpoint();
+      await cluster.session.checkpoint().saved;
     }
     await using cluster = await EmbeddedCluster.start({ servers: 3, checkpointDir, restore: checkpointDir });
     const w = await cluster.session.tensor("w", options);
@@ -228,7 +229,7 @@ test("SSP: a worker may be ahead by the bound and no further; a raised bound let
   await using cluster = await EmbeddedCluster.start({ workers: 2 });
   const [fast, slow] = cluster.sessions;
   assert.ok(fast !== undefined && slow !== undefined);
-  const options = { shape: [1], consistency: { ssp: 2 } } as const;
+  const options = { shape: [1], optimizer: "sum", consistency: { ssp: 2 } } as const;
   const w = await fast.tensor("w", options);
   await slow.tensor("w", options);
   fast.clock();
@@ -236,7 +237,7 @@ test("SSP: a worker may be ahead by the bound and no further; a raised bound let
   await w.pull();
   fast.clock();
   const message = 'waited 50 ms for the pull of "w": it waits at clock 3 for the slowest to reach clock 1: worker 1 at clock 0';
-  await assert.rejects(w.pull(undefined, { deadlineMs: 50 }), { code: "DEADLINE", message });
+  await assert.rejects(w.pull({ timeoutMs: 50 }), { code: "DEADLINE", message });
   const waiting = w.pull();
   await w.configure({ staleness: 3 });
   assert.deepEqual([...(await waiting)], [0]);
@@ -247,15 +248,15 @@ test("a consistency changes for all workers and servers from a clock on, there a
   const sessions = cluster.sessions;
   const keys = Array.from({ length: 20 }, (_, i) => i);
   const ones = new Float32Array(keys.length).fill(1);
-  const tables = await Promise.all(sessions.map((session) => session.embedding("rows", { dim: 1, consistency: "bsp" })));
+  const tables = await Promise.all(sessions.map((session) => session.embedding("rows", { dim: 1, optimizer: "sum", consistency: "bsp" })));
   const [first, second] = tables;
   assert.ok(first !== undefined && second !== undefined);
   const all = async (of: (typeof tables)[number]): Promise<number[]> => [...new Set(await of.pull(keys))];
   const clockAll = (): void => sessions.forEach((session) => void session.clock());
   assert.equal(await first.configure({ consistency: { ssp: 1 } }), 2, "two clocks above the fastest worker");
   assert.equal(await second.configure({ consistency: { ssp: 1 } }), 2, "whoever says the same changes nothing");
-  await sessions[0]?.embedding("rows", { dim: 1, consistency: "bsp" }); // as it was created
-  await assert.rejects(sessions[1]!.embedding("rows", { dim: 1, consistency: { ssp: 1 } }), (error) =>
+  await sessions[0]?.embedding("rows", { dim: 1, optimizer: "sum", consistency: "bsp" }); // as it was created
+  await assert.rejects(sessions[1]!.embedding("rows", { dim: 1, optimizer: "sum", consistency: { ssp: 1 } }), (error) =>
     isWeighbridgeError(error, "SPEC_MISMATCH"),
   );
   await first.push(keys, ones);
@@ -273,25 +274,25 @@ test("a consistency changes for all workers and servers from a clock on, there a
 
 test("an option that does not exist is refused, with those that do", async () => {
   await using cluster = await EmbeddedCluster.start();
-  const misspelt = { shape: [4], consistancy: "bsp" } as unknown as { shape: number[] };
+  const misspelt = { shape: [4], optimizer: "sum", consistancy: "bsp" } as TensorOptions;
   await assert.rejects(
     cluster.session.tensor("w", misspelt),
     (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /consistancy.*consistency/.test(error.message),
   );
-  const w = await cluster.session.tensor("w", { shape: [4] });
+  const w = await cluster.session.tensor("w", { shape: [4], optimizer: "sum" });
   await assert.rejects(w.configure({ learnrate: 3 } as Record<string, number>), (error) => isWeighbridgeError(error, "BAD_ARGUMENT"));
   await assert.rejects(
-    cluster.session.embedding("e", {} as { dim: number }),
+    cluster.session.embedding("e", { optimizer: "sum" } as EmbeddingOptions),
     (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /dim/.test(error.message),
   );
 });
 
 test("wrong lengths, unknown parameters and cleared ones are errors at the caller", async () => {
   await using cluster = await EmbeddedCluster.start();
-  const w = await cluster.session.tensor("w", { shape: [3] });
+  const w = await cluster.session.tensor("w", { shape: [3], optimizer: "sum" });
   await assert.rejects(w.push(new Float32Array(2)), (error) => isWeighbridgeError(error, "VALUE_LENGTH"));
-  await w.clear();
-  const message = /^server 0: this server has no parameter "w": it was cleared; make it again with tensor\(\)$/;
+  await w.drop();
+  const message = /^server 0: this server has no parameter "w": it was dropped; make it again with tensor\(\)$/;
   await assert.rejects(w.pull(), { code: "UNKNOWN_PARAMETER", message });
 });
 
@@ -316,7 +317,7 @@ test("a function of the user's own is called with types, by server or by key", a
 
 test("sessions of a cluster inside the process can be closed like any others", async () => {
   const cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
-  await Promise.all(cluster.sessions.map((session) => session.close({ deadlineMs: 20_000 })));
+  await Promise.all(cluster.sessions.map((session) => session.close({ timeoutMs: 20_000 })));
   await cluster.close();
 });
 
@@ -326,15 +327,15 @@ test("a session that is closed already, or is closing, is closed without an erro
   const closing = session.close();
   await Promise.all([closing, session.close()]);
   await session.close();
-  await assert.rejects(session.tensor("w", { shape: [1] }), (error) => isWeighbridgeError(error, "CLOSED"));
+  await assert.rejects(session.tensor("w", { shape: [1], optimizer: "sum" }), (error) => isWeighbridgeError(error, "CLOSED"));
 });
 
 test("the last push of a worker that leaves is not lost", async () => {
   await using cluster = await EmbeddedCluster.start({ workers: 2 });
   const [one, two] = cluster.sessions;
   assert.ok(one !== undefined && two !== undefined);
-  const w = await one.tensor("w", { shape: [1] });
-  const late = await two.tensor("w", { shape: [1] });
+  const w = await one.tensor("w", { shape: [1], optimizer: "sum" });
+  const late = await two.tensor("w", { shape: [1], optimizer: "sum" });
   await w.push(Float32Array.of(5));
   await one.close({ barrier: false });
   assert.deepEqual([...(await late.pull())], [5]);
@@ -351,7 +352,7 @@ test("a push and pull of rows larger than frames and blocks gives what it pushed
     const pullKeys = Array.from({ length: rowCount }, (_, i) => (i * 31) % 55_000);
     const expected = pullKeys.map((key) => counts.get(key) ?? 0);
 
-    const table = await cluster.session.embedding("table", { dim: 8 });
+    const table = await cluster.session.embedding("table", { dim: 8, optimizer: "sum" });
     const rows = await table.pushPull({ keys, gradients }, pullKeys);
     assert.deepEqual(
       expected.map((_, i) => rows[8 * i + 7]),
@@ -359,14 +360,14 @@ test("a push and pull of rows larger than frames and blocks gives what it pushed
       `table, ${servers} servers`,
     );
 
-    const tensor = await cluster.session.tensor("tensor", { shape: [55_000, 8] });
-    const some = await tensor.pushPullRows({ rows: keys, gradients }, pullKeys);
+    const tensor = await cluster.session.tensor("tensor", { shape: [55_000, 8], optimizer: "sum" });
+    const some = await tensor.pushPull({ rows: keys, gradients }, pullKeys);
     assert.deepEqual(
       expected.map((_, i) => some[8 * i]),
       expected,
       `tensor, ${servers} servers`,
     );
-    const whole = await tensor.pushRowsPull([54_999, 3], new Float32Array(16).fill(5));
+    const whole = await tensor.pushPull({ rows: [54_999, 3], gradients: new Float32Array(16).fill(5) }, "all");
     assert.equal(whole.length, 55_000 * 8);
     assert.deepEqual([whole[54_999 * 8], whole[3 * 8 + 7], whole[7]], [5, (counts.get(3) ?? 0) + 5, counts.get(0) ?? 0]);
   }

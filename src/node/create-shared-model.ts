@@ -19,9 +19,9 @@ import { timeline } from "./shared-model-threads.ts";
 export type CudaModelOptions<E extends RowElement = RowElement> = SharedModelOptions<E> & {
   readonly device: "cuda";
   /** CUDA as `openCuda` opened it. Default: the model opens it, and closes it with every tensor of it. */
-  readonly cuda?: Cuda;
+  readonly cuda?: Cuda | undefined;
   /** How many logical devices share a card, if the model opens CUDA. Defaults to 1. */
-  readonly devicesPerCard?: number;
+  readonly devicesPerCard?: number | undefined;
 };
 
 /**

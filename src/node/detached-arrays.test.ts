@@ -7,7 +7,7 @@ import { isWeighbridgeError } from "../base/errors.ts";
 import { psFunction } from "../contracts/ps-function.ts";
 import { EmbeddedCluster } from "./embedded-cluster.ts";
 
-const WAIT = { deadlineMs: 10_000 } as const;
+const WAIT = { timeoutMs: 10_000 } as const;
 /** Several blocks on each of two servers. */
 const LONG = 1_000_000;
 
@@ -31,8 +31,8 @@ for (const servers of [1, 2]) {
   test(`a gradient that is transferred away while it is pushed to ${servers} fails that push alone, and says that it may have been applied`, async () => {
     await using cluster = await EmbeddedCluster.start({ servers });
     const { session } = cluster;
-    const w = await session.tensor("w", { shape: [LONG] });
-    const other = await session.tensor("other", { shape: [LONG] });
+    const w = await session.tensor("w", { shape: [LONG], optimizer: "sum" });
+    const other = await session.tensor("other", { shape: [LONG], optimizer: "sum" });
     for (const turns of [0, 1, 3]) {
       const gradient = ones(LONG);
       const before = other.push(ones(LONG), WAIT);
@@ -43,15 +43,15 @@ for (const servers of [1, 2]) {
       await assert.rejects(push, detached(APPLIED));
       await Promise.all([before, after]);
     }
-    assert.deepEqual(await other.pull(undefined, WAIT), new Float32Array(LONG).fill(6));
-    const values = await w.pull(undefined, WAIT);
+    assert.deepEqual(await other.pull(WAIT), new Float32Array(LONG).fill(6));
+    const values = await w.pull(WAIT);
     assert.ok(
       values.every((value) => Number.isInteger(value) && value >= 0 && value <= 3),
       "each block has each push once, or not at all",
     );
     await w.push(ones(LONG), WAIT);
     assert.deepEqual(
-      await w.pull(undefined, WAIT),
+      await w.pull(WAIT),
       values.map((value) => value + 1),
     );
   });
@@ -59,12 +59,12 @@ for (const servers of [1, 2]) {
 
 test("a short gradient, a resizable one that shrank, and one in a WebAssembly memory that grew fail their pushes too", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });
-  const w = await cluster.session.tensor("w", { shape: [100] });
+  const w = await cluster.session.tensor("w", { shape: [100], optimizer: "sum" });
   const short = ones(100);
   const push = w.push(short, WAIT);
   transfer(short);
   await assert.rejects(push, detached(APPLIED));
-  const long = await cluster.session.tensor("long", { shape: [LONG] });
+  const long = await cluster.session.tensor("long", { shape: [LONG], optimizer: "sum" });
   const resizable = new ArrayBuffer(4 * LONG, { maxByteLength: 4 * LONG });
   const shrunk = long.push(new Float32Array(resizable), WAIT);
   resizable.resize(4000);
@@ -78,12 +78,12 @@ test("a short gradient, a resizable one that shrank, and one in a WebAssembly me
 
 test("an array that is transferred away while it is pulled into fails that pull alone", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });
-  const w = await cluster.session.tensor("w", { shape: [LONG] });
+  const w = await cluster.session.tensor("w", { shape: [LONG], optimizer: "sum" });
   await w.push(ones(LONG), WAIT);
   for (const turns of [0, 1, 2, 4, 6]) {
     const into = new Float32Array(LONG);
-    const pull = w.pull(into, WAIT);
-    const other = w.pull(undefined, WAIT);
+    const pull = w.pull({ into, ...WAIT });
+    const other = w.pull(WAIT);
     for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
     transfer(into);
     const outcome = await pull.then(
@@ -99,10 +99,10 @@ test("rows of tensors and tables: pushed, pulled, both, as given or put in order
   await using cluster = await EmbeddedCluster.start({ servers: 2 });
   const { session } = cluster;
   const [rowCount, width] = [4000, 64];
-  const w = await session.tensor("w", { shape: [rowCount, width] });
-  const users = await session.embedding("users", { dim: width, versions: true });
-  const coded = await session.tensor("coded", { shape: [rowCount, width], link: { push: "fp16", pull: "fp16" } });
-  const codedUsers = await session.embedding("coded users", { dim: width, link: { push: "fp16", pull: "fp16" } });
+  const w = await session.tensor("w", { shape: [rowCount, width], optimizer: "sum" });
+  const users = await session.embedding("users", { dim: width, optimizer: "sum", versions: true });
+  const coded = await session.tensor("coded", { shape: [rowCount, width], optimizer: "sum", link: { push: "fp16", pull: "fp16" } });
+  const codedUsers = await session.embedding("coded users", { dim: width, optimizer: "sum", link: { push: "fp16", pull: "fp16" } });
   await using cached = users.cached({ rows: 2 * rowCount });
   const ascending = Uint32Array.from({ length: rowCount }, (_, i) => i);
   const repeated = ascending.map((row) => row % 1000);
@@ -119,29 +119,29 @@ test("rows of tensors and tables: pushed, pulled, both, as given or put in order
   };
   for (const rows of [ascending, repeated]) {
     await failsOrEnds((gradients) => w.pushRows(rows, gradients, WAIT), rows === ascending);
-    await failsOrEnds((_, into) => w.pullRows(rows, into, WAIT), true);
-    await failsOrEnds((gradients, into) => w.pushPullRows({ rows, gradients }, rows, into, WAIT), true);
-    await failsOrEnds((gradients, into) => w.pushRowsPull(rows, gradients, into, WAIT), true);
+    await failsOrEnds((_, into) => w.pullRows(rows, { into, ...WAIT }), true);
+    await failsOrEnds((gradients, into) => w.pushPull({ rows, gradients }, rows, { into, ...WAIT }), true);
+    await failsOrEnds((gradients, into) => w.pushPull({ rows, gradients }, "all", { into, ...WAIT }), true);
     // By two servers: rows are put in order first.
     await failsOrEnds((gradients) => users.push(rows, gradients, WAIT), false);
-    await failsOrEnds((_, into) => users.pull(rows, into, WAIT), true);
-    await failsOrEnds((gradients, into) => users.pushPull({ keys: rows, gradients }, rows, into, WAIT), true);
+    await failsOrEnds((_, into) => users.pull(rows, { into, ...WAIT }), true);
+    await failsOrEnds((gradients, into) => users.pushPull({ keys: rows, gradients }, rows, { into, ...WAIT }), true);
     await failsOrEnds((gradients) => coded.pushRows(rows, gradients, WAIT), false);
-    await failsOrEnds((_, into) => coded.pullRows(rows, into, WAIT), true);
-    await failsOrEnds((_, into) => codedUsers.pull(rows, into, WAIT), true);
-    await failsOrEnds((_, into) => cached.lookup(rows, into, WAIT), true);
-    await failsOrEnds((gradients) => cached.update(rows, gradients, WAIT), true);
+    await failsOrEnds((_, into) => coded.pullRows(rows, { into, ...WAIT }), true);
+    await failsOrEnds((_, into) => codedUsers.pull(rows, { into, ...WAIT }), true);
+    await failsOrEnds((_, into) => cached.pull(rows, { into, ...WAIT }), true);
+    await failsOrEnds((gradients) => cached.push(rows, gradients, WAIT), true);
   }
-  await failsOrEnds((_, into) => coded.pull(into, WAIT), true);
-  await failsOrEnds((gradients, into) => w.pushPull(gradients, into, WAIT), true);
-  const fresh = await session.tensor("fresh", { shape: [rowCount, width] });
+  await failsOrEnds((_, into) => coded.pull({ into, ...WAIT }), true);
+  await failsOrEnds((gradients, into) => w.pushPull(gradients, "all", { into, ...WAIT }), true);
+  const fresh = await session.tensor("fresh", { shape: [rowCount, width], optimizer: "sum" });
   await fresh.pushRows(repeated, ones(size), WAIT);
-  assert.equal((await fresh.pullRows([999], undefined, WAIT))[0], 4);
+  assert.equal((await fresh.pullRows([999], WAIT))[0], 4);
 });
 
 test("keys that are transferred away while rows are pushed fail that push", async () => {
   await using cluster = await EmbeddedCluster.start();
-  const users = await cluster.session.embedding("users", { dim: 16 });
+  const users = await cluster.session.embedding("users", { dim: 16, optimizer: "sum" });
   const keys = BigUint64Array.from({ length: 20_000 }, (_, i) => BigInt(i));
   const push = users.push(keys, ones(16 * keys.length), WAIT);
   transfer(keys);

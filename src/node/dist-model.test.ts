@@ -314,7 +314,7 @@ suite("what ends in the middle of a round", () => {
     const options = { updater: { type: "sum" }, consistency: "bsp" } as const;
     const [waiting, late] = (await Promise.all(cluster.sessions.map((session) => openModel(session, options, [[1]])))) as [Model, Model];
     pushFrom(waiting);
-    await assert.rejects(waiting.pullWait(0, 1, { deadlineMs: 1 }), throwsCode("DEADLINE", /pull of key 0 by device 1/));
+    await assert.rejects(waiting.pullWait(0, 1, { timeoutMs: 1 }), throwsCode("DEADLINE", /pull of key 0 by device 1/));
     await assert.rejects(waiting.pullWait(0, 1, { signal: AbortSignal.abort() }), throwsCode("ABORTED"));
     const wait = waiting.pullWait(0, 1);
     await waiting.close();
@@ -342,7 +342,7 @@ suite("what ends in the middle of a round", () => {
   test("init has a deadline, and names who is missing", async () => {
     await using cluster = await EmbeddedCluster.start({ workers: 2 });
     const model = createSharedModel("dist", { session: cluster.session, through: "allReduce" });
-    await assert.rejects(model.init([0], { deadlineMs: 50 }), throwsCode("DEADLINE"));
+    await assert.rejects(model.init([0], { timeoutMs: 50 }), throwsCode("DEADLINE"));
     await model.close();
   });
 });

@@ -13,13 +13,21 @@ test("servers come and leave while a session pushes, and all that was pushed is 
   const keys = Array.from({ length: 500 }, (_, key) => key * 31);
   const ones = new Float32Array(keys.length * 4).fill(1);
   let [pushes, isOver] = [0, false];
+  let owners: readonly number[] = [];
+  session.addEventListener("placementchanged", ({ servers }) => {
+    owners = servers;
+  });
+  const lost: number[] = [];
+  session.addEventListener("serverlost", ({ server }) => lost.push(server));
   const pushing = (async () => {
     for (; !isOver; pushes++) await rows.push(keys, ones);
   })();
   for (const servers of [4, 3, 1, 2]) {
-    await cluster.scale(servers, { deadlineMs: 60_000 });
+    await cluster.scale(servers, { timeoutMs: 60_000 });
     assert.equal(session.serverCount, servers);
+    assert.equal(owners.length, servers, "a listener knows it, too");
   }
+  assert.deepEqual(lost, [], "those that leave are not lost");
   isOver = true;
   await pushing;
   const values = await rows.pull(keys);
@@ -38,7 +46,7 @@ test("a change that cannot be is refused, and changes nothing", async () => {
 
 test("workers come and leave a training, and the sessions are those that are there", async () => {
   await using cluster = await EmbeddedCluster.start({ workers: 2, workersMax: 4, arenaBytesMax: 2 ** 26 });
-  await cluster.scaleWorkers(4, { deadlineMs: 60_000 });
+  await cluster.scaleWorkers(4, { timeoutMs: 60_000 });
   assert.deepEqual(
     cluster.sessions.map(({ rank }) => rank),
     [0, 1, 2, 3],
@@ -46,18 +54,15 @@ test("workers come and leave a training, and the sessions are those that are the
   const total = 200;
   const done = cluster.sessions.map(async (session) => {
     const sums = await session.tensor("sums", { shape: [4], optimizer: { type: "sum" }, consistency: "asp" });
-    const feed = await session.units("work", { epoch: 0, batchCount: total, partCount: 1, assignment: "free" });
-    if (session.leaving.aborted) feed.retire();
-    session.leaving.addEventListener("abort", () => feed.retire());
-    for (let unit = await feed.next(); unit !== "over"; unit = await feed.next()) {
-      if (unit === "idle") continue;
+    const units = session.units("work", { epoch: 0, batchCount: total, partCount: 1, assignment: "free" });
+    for await (const unit of units) {
       await sums.push(Float32Array.of(1, 1, 1, 1));
-      feed.done(unit);
+      unit.done();
     }
-    if (session.leaving.aborted) await session.close();
+    if (session.isLeaving) await session.close();
     return session.rank;
   });
-  await cluster.scaleWorkers(2, { deadlineMs: 60_000 });
+  await cluster.scaleWorkers(2, { timeoutMs: 60_000 });
   await Promise.all(done);
   assert.deepEqual(
     cluster.sessions.map(({ rank }) => rank),

@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { onEndSignal } from "./end-signal.ts";
+import { ECHO_MS } from "./signal-echo.ts";
 
 test("nothing is done about a signal that the program listens for itself", () => {
   let leaves = 0;
@@ -17,6 +18,29 @@ test("nothing is done about a signal that the program listens for itself", () =>
   } finally {
     process.off("SIGTERM", own);
     stop();
+  }
+});
+
+test("Ctrl-C stops a server that keeps its state in a directory as SIGTERM does, once: the second one ends it, and not the same one passed on; without a directory both do", async () => {
+  const before = process.listenerCount("SIGINT");
+  const stopPlain = onEndSignal(async () => false);
+  assert.equal(process.listenerCount("SIGINT"), before, "the system ends a server that keeps nothing");
+  stopPlain();
+  for (const kept of [{ checkpointDir: "there" }, { durable: "there" }]) {
+    let leaves = 0;
+    let nowMs = 0;
+    const killed: (string | number)[] = [];
+    const end = (signal: NodeJS.Signals): void => void killed.push(signal);
+    const stop = onEndSignal(async () => await new Promise<never>(() => leaves++), kept, { end, nowMs: () => nowMs });
+    process.emit("SIGINT", "SIGINT");
+    nowMs = ECHO_MS - 1;
+    process.emit("SIGINT", "SIGINT");
+    assert.deepEqual([leaves, killed], [1, []]);
+    nowMs = ECHO_MS;
+    process.emit("SIGINT", "SIGINT");
+    assert.deepEqual([leaves, killed], [1, ["SIGINT"]]);
+    stop();
+    assert.equal(process.listenerCount("SIGINT"), before);
   }
 });
 

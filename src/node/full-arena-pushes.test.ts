@@ -28,7 +28,7 @@ async function pushNew(table: Embedding, from: number, count: number): Promise<b
 
 /** Fills the servers with rows of another table. */
 async function fill(cluster: EmbeddedCluster): Promise<void> {
-  const filling = await cluster.session.embedding("filling", { dim: DIM });
+  const filling = await cluster.session.embedding("filling", { dim: DIM, optimizer: "sum" });
   for (let batch = 2_000, from = 0; batch >= 1; from += batch) if (!(await pushNew(filling, from, batch))) batch = Math.floor(batch / 6);
 }
 
@@ -85,7 +85,7 @@ test("lazyAdam counts no refused push among pushes that are under way together",
 
 test("a push that one full server refuses and another applies names both, is not worth a retry, and is whole on each", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2, arenaBytesMax: 2 * MIB });
-  const table = await cluster.session.embedding("table", { dim: DIM });
+  const table = await cluster.session.embedding("table", { dim: DIM, optimizer: "sum" });
   let failure: unknown;
   let from = 0;
   for (let batch = 400; failure === undefined && from < 1e6; from += batch) {
@@ -102,9 +102,12 @@ test("a push that one full server refuses and another applies names both, is not
     else failure = taken;
     const text = reasonOf(taken);
     assert.ok(isFull(taken), text);
+    assert.equal(isWeighbridgeError(taken) && taken.outcome, applied === 0 ? "not-applied" : "unknown", text);
     assert.equal(/applied in part: applied by server [01], not by server [01]$/.test(text), applied > 0, text);
   }
   assert.ok(isWeighbridgeError(failure) && !failure.retryable, "one server is full before the other");
+  assert.equal(failure.outcome, "unknown");
+  assert.deepEqual(failure.parts?.map(({ outcome }) => outcome).sort(), ["applied", "not-applied"]);
 });
 
 const links: readonly (readonly [string, EmbeddingOptions["link"]])[] = [
@@ -114,7 +117,7 @@ const links: readonly (readonly [string, EmbeddingOptions["link"]])[] = [
 for (const [how, link] of links) {
   test(`a push in several pieces that a server refuses some of says how many were applied, and each is whole (${how})`, async () => {
     await using cluster = await EmbeddedCluster.start({ arenaBytesMax: 16 * MIB });
-    const table = await cluster.session.embedding("table", { dim: DIM, ...(link === undefined ? {} : { link }) });
+    const table = await cluster.session.embedding("table", { dim: DIM, optimizer: "sum", ...(link === undefined ? {} : { link }) });
     const count = 40_000;
     let failure: unknown;
     for (let from = 0; failure === undefined && from < 1e6; from += count) {

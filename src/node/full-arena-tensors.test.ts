@@ -13,14 +13,16 @@ const BLOCK_FLOATS = 131_072;
 
 /** Fills what room there is with new rows, then with tensors of a block, until neither is taken. */
 async function fill(session: Session): Promise<void> {
-  const table = await session.embedding("filling rows", { dim: 16 });
+  const table = await session.embedding("filling rows", { dim: 16, optimizer: "sum" });
   for (let batch = 3_000, from = 0; batch >= 1; from += batch) {
     const keys = Array.from({ length: batch }, (_, i) => from + i);
     const isTaken = await table.push(keys, new Float32Array(batch * 16)).then(() => true, isNotFull);
     if (!isTaken) batch = Math.floor(batch / 4);
   }
   for (let i = 0, size = 4_000; size >= 1; i++) {
-    const tensor = await session.tensor(`filling ${i}`, { shape: [size] }).catch((thrown: unknown) => void isNotFull(thrown));
+    const tensor = await session
+      .tensor(`filling ${i}`, { shape: [size], optimizer: "sum" })
+      .catch((thrown: unknown) => void isNotFull(thrown));
     if (tensor === undefined) size = Math.floor(size / 8);
     else await tensor.push(new Float32Array(size));
   }
@@ -40,7 +42,8 @@ test("a tensor that does not fit is refused when it is made: sizes and option ar
     session.tensor("w", { shape: [40 * BLOCK_FLOATS], optimizer: momentum }),
     /"w" of shape \[5242880\], whose \d+ blocks .* take \d+ bytes: .* --arena-bytes-max/,
   );
-  for (const shape of [[2 ** 47], [2 ** 20, 2 ** 20]]) await assert.rejects(session.tensor("w", { shape }), { code: "ARENA_FULL" });
+  for (const shape of [[2 ** 47], [2 ** 20, 2 ** 20]])
+    await assert.rejects(session.tensor("w", { shape, optimizer: "sum" }), { code: "ARENA_FULL" });
   const small = await session.tensor("w", { shape: [BLOCK_FLOATS], optimizer: momentum });
   await small.push(new Float32Array(BLOCK_FLOATS).fill(1));
 });
@@ -48,8 +51,9 @@ test("a tensor that does not fit is refused when it is made: sizes and option ar
 test("a tensor that no server has room for leaves no room taken behind", async () => {
   await using cluster = await EmbeddedCluster.start({ arenaBytesMax: 8 * MIB });
   const { session } = cluster;
-  for (let i = 0; i < 20; i++) await assert.rejects(session.tensor(`t${i}`, { shape: [20 * BLOCK_FLOATS] }), { code: "ARENA_FULL" });
-  const fits = await session.tensor("fits", { shape: [8 * BLOCK_FLOATS] });
+  for (let i = 0; i < 20; i++)
+    await assert.rejects(session.tensor(`t${i}`, { shape: [20 * BLOCK_FLOATS], optimizer: "sum" }), { code: "ARENA_FULL" });
+  const fits = await session.tensor("fits", { shape: [8 * BLOCK_FLOATS], optimizer: "sum" });
   await fits.push(new Float32Array(8 * BLOCK_FLOATS));
 });
 
@@ -80,7 +84,7 @@ for (const optimizer of optimizers) {
 test("room for a tensor costs no memory of the machine until it is touched", async () => {
   await using cluster = await EmbeddedCluster.start({ arenaBytesMax: 2048 * MIB });
   const before = process.memoryUsage.rss();
-  const tensor = await cluster.session.tensor("large", { shape: [2 ** 20, 384] });
+  const tensor = await cluster.session.tensor("large", { shape: [2 ** 20, 384], optimizer: "sum" });
   assert.equal((await tensor.pullRows([5])).length, 384);
   const grown = process.memoryUsage.rss() - before;
   assert.ok(grown < 300 * MIB, `${grown} bytes`);

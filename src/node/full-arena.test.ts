@@ -48,7 +48,7 @@ for (const optimizer of optimizers) {
       table.push(keysFrom(rowCount, BATCH), new Float32Array(BATCH * DIM)),
       /no room for new rows .* kept for reads and checkpoints/,
     );
-    await assert.rejects(session.tensor("another", { shape: [1_000_000] }), isFull);
+    await assert.rejects(session.tensor("another", { shape: [1_000_000], optimizer: "sum" }), isFull);
 
     const before = await table.pull(keysFrom(0, 100));
     await table.push(keysFrom(0, 100), new Float32Array(100 * DIM).fill(1)); // updates of rows that are there
@@ -57,7 +57,7 @@ for (const optimizer of optimizers) {
     assert.equal(all.length, rowCount * DIM);
     assert.equal((await table.pull([rowCount + 5])).length, DIM); // a row that is not there reads as ever
 
-    const { path } = await session.checkpoint();
+    const { path } = await session.checkpoint().saved;
     assert.deepEqual((await verifyCheckpoint(path)).problems, []);
     await session.saveParameter("table", "only-table");
     await table.push(keysFrom(0, rowCount), new Float32Array(rowCount * DIM).fill(1));
@@ -90,7 +90,7 @@ test("a server that is full is saved while all its rows are pushed to and new on
     }
   });
   for (let i = 0; i < 3; i++) {
-    const saved: TakenCheckpoint = await session.checkpoint();
+    const saved: TakenCheckpoint = await session.checkpoint().saved;
     assert.deepEqual((await verifyCheckpoint(saved.path)).problems, []);
   }
   isSaving = false;
@@ -122,7 +122,7 @@ test("a server that is full of tensors is read, updated and saved, also while it
   assert.equal((await untouched.pull())[size - 1], 3);
   await untouched.push(ones);
   assert.equal((await untouched.pull())[size - 1], 2);
-  const { path } = await session.checkpoint();
+  const { path } = await session.checkpoint().saved;
   assert.deepEqual((await verifyCheckpoint(path)).problems, []);
   for (const tensor of tensors) assert.equal((await tensor.pull())[size - 1], -4);
 });
@@ -137,7 +137,9 @@ for (const consistency of ["asp", "bsp"] as const) {
     session.clock();
     let isRefused = false;
     for (let i = 0; !isRefused; i++) {
-      const filler = await session.tensor(`filler ${i}`, { shape: [1000] }).catch((thrown: unknown) => assert.ok(isFull(thrown)));
+      const filler = await session
+        .tensor(`filler ${i}`, { shape: [1000], optimizer: "sum" })
+        .catch((thrown: unknown) => assert.ok(isFull(thrown)));
       await filler?.push(new Float32Array(1000)).catch((thrown: unknown) => assert.ok(isFull(thrown)));
       isRefused = filler === undefined;
     }
@@ -231,7 +233,7 @@ test("data arrays of a server that is full are read and added to, and new ones a
       ),
     );
   await push([1, 2]);
-  await fill(await cluster.session.embedding("filling", { dim: DIM }));
+  await fill(await cluster.session.embedding("filling", { dim: DIM, optimizer: "sum" }));
   await push([2, 1]);
   await assert.rejects(push([1, 3]), isFull);
   const into = new Float32Array(2 * size);

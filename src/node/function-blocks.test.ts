@@ -28,7 +28,7 @@ test("blocks that nobody has touched have their initial values, and each is on o
   for (const servers of [1, 2, 3]) {
     await using cluster = await EmbeddedCluster.start({ servers, functions: [sumOf] });
     const { session } = cluster;
-    const tensor = await session.tensor("tensor", { shape: [SIZE], init: { type: "constant", value: 2 } });
+    const tensor = await session.tensor("tensor", { shape: [SIZE], optimizer: "sum", init: { type: "constant", value: 2 } });
     const whole = async (): Promise<{ firsts: number[]; count: number; sum: number }> => {
       const parts = await session.callAll(sumOf, { tensor: "tensor" });
       const total = (of: "count" | "sum"): number => parts.reduce((sum, part) => sum + part[of], 0);

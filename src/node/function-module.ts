@@ -5,7 +5,7 @@ import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { reasonOf, WeighbridgeError } from "../base/errors.ts";
-import { isWorkerFunction } from "../contracts/contract.ts";
+import { isWorkerFunction } from "../contracts/known-function.ts";
 import type { WorkerFunction } from "../contracts/worker-function.ts";
 
 /** The absolute path of a module with functions. Throws BAD_CONFIG if there is no such file; loads nothing. */

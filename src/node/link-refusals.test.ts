@@ -38,16 +38,16 @@ test("two workers that differ in the link: the second is told in what", async ()
   await using cluster = await EmbeddedCluster.start({ workers: 2 });
   const [one, two] = cluster.sessions;
   assert.ok(one !== undefined && two !== undefined);
-  await one.tensor("w", { shape: [4], link: { push: "fp16" } });
+  await one.tensor("w", { shape: [4], optimizer: "sum", link: { push: "fp16" } });
   await assert.rejects(
-    two.tensor("w", { shape: [4], link: { push: "bf16" } }),
+    two.tensor("w", { shape: [4], optimizer: "sum", link: { push: "bf16" } }),
     (error) => isWeighbridgeError(error, "SPEC_MISMATCH") && /link.push is "fp16" and "bf16"/.test(error.message),
   );
   await assert.rejects(
-    two.tensor("w", { shape: [4] }),
+    two.tensor("w", { shape: [4], optimizer: "sum" }),
     (error) => isWeighbridgeError(error, "SPEC_MISMATCH") && /link is/.test(error.message),
   );
-  await two.tensor("w", { shape: [4], link: { push: "fp16", pull: "f32" } });
+  await two.tensor("w", { shape: [4], optimizer: "sum", link: { push: "fp16", pull: "f32" } });
 });
 
 test("links that cannot be are refused when the parameter is made", async () => {
@@ -55,7 +55,7 @@ test("links that cannot be are refused when the parameter is made", async () => 
   const { session } = cluster;
   const refused = (link: unknown): Promise<void> =>
     assert.rejects(
-      session.embedding("e", { dim: 4, link: link as Link }),
+      session.embedding("e", { dim: 4, optimizer: "sum", link: link as Link }),
       (error) => isWeighbridgeError(error, "BAD_ARGUMENT"),
       JSON.stringify(link),
     );
@@ -68,14 +68,14 @@ test("links that cannot be are refused when the parameter is made", async () => 
     { speed: 9 },
   ])
     await refused(link);
-  await assert.rejects(session.tensor("w", { shape: [4], link: { push: { topK: 0 } } }), (error) =>
+  await assert.rejects(session.tensor("w", { shape: [4], optimizer: "sum", link: { push: { topK: 0 } } }), (error) =>
     isWeighbridgeError(error, "BAD_ARGUMENT"),
   );
 });
 
 test("values that a link cannot carry are refused before anything is sent", async () => {
   await withServers(async (session) => {
-    const w = await session.tensor("w", { shape: [5000, 64], link: { push: "int8" } });
+    const w = await session.tensor("w", { shape: [5000, 64], optimizer: "sum", link: { push: "int8" } });
     const wrong = new Float32Array(w.size).fill(1);
     wrong[w.size - 1] = 2 ** 127; // a number, but more than int8 has a scale for
     await assert.rejects(w.push(wrong), (error) => isWeighbridgeError(error, "BAD_ARGUMENT"));
@@ -88,7 +88,7 @@ test("values that a link cannot carry are refused before anything is sent", asyn
     await assert.rejects(table.push(keys, rows), (error) => isWeighbridgeError(error, "BAD_ARGUMENT"));
     assert.deepEqual(await table.pull(keys), new Float32Array(keys.length * 16));
     await assert.rejects(table.push(keys, new Float32Array(1)), (error) => isWeighbridgeError(error, "VALUE_LENGTH"));
-    const half = await session.tensor("half", { shape: [3], link: { push: "fp16" } });
+    const half = await session.tensor("half", { shape: [3], optimizer: "sum", link: { push: "fp16" } });
     await assert.rejects(half.push(Float32Array.of(1, Number.NaN, 1)), (error) => isWeighbridgeError(error, "NOT_FINITE"));
   });
 });
@@ -111,7 +111,7 @@ test("bytes that no encoder makes are refused with a typed error, and change not
   ] as const) {
     parameter++;
     const both = { parameter, clock: 0, pushNumber: 1, scale: 1, pushRows: ALL_ROWS, pullRows: ALL_ROWS };
-    const w = await session.tensor(name, { shape: [64, 16], link: { push, compression: "zstd" } });
+    const w = await session.tensor(name, { shape: [64, 16], optimizer: "sum", link: { push, compression: "zstd" } });
     for (let i = 0; i < 100; i++) {
       await refused(
         session.call(tensorPush, at, {
@@ -130,7 +130,7 @@ test("bytes that no encoder makes are refused with a typed error, and change not
     await refused(session.call(tensorPushPull, at, { ...both, block: 0, gradients: junk(9) }));
     assert.deepEqual(await w.pull(), new Float32Array(w.size));
   }
-  const table = await session.embedding("e", { dim: 4, link: { push: "fp16" } });
+  const table = await session.embedding("e", { dim: 4, optimizer: "sum", link: { push: "fp16" } });
   parameter++;
   for (let i = 0; i < 200; i++) {
     const keys = junk(random.below(80));
@@ -144,8 +144,8 @@ test("bytes that no encoder makes are refused with a typed error, and change not
 test("bytes that are no values and no keys are an error to parameters whose values and keys travel as they are", async () => {
   await using cluster = await EmbeddedCluster.start();
   const { session } = cluster;
-  await session.tensor("plain", { shape: [4] });
-  await session.embedding("table", { dim: 1 });
+  await session.tensor("plain", { shape: [4], optimizer: "sum" });
+  await session.embedding("table", { dim: 1, optimizer: "sum" });
   const at = { server: 0 };
   const push = { clock: 0, pushNumber: 1, scale: 1 };
   const isBad = (error: unknown): boolean => isWeighbridgeError(error, "BAD_REQUEST");
@@ -159,12 +159,12 @@ test("a caller that waits no longer does not disturb what it sent", async () => 
   await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2 });
   const [one, two] = cluster.sessions;
   assert.ok(one !== undefined && two !== undefined);
-  const options: TensorOptions = { shape: [3000, 64], consistency: { ssp: 0 }, link: { push: "bf16", pull: "fp16" } };
+  const options: TensorOptions = { shape: [3000, 64], optimizer: "sum", consistency: { ssp: 0 }, link: { push: "bf16", pull: "fp16" } };
   const w = await one.tensor("w", options);
   await two.tensor("w", options);
   one.clock();
   const gradient = new Float32Array(w.size).fill(2);
-  const late = w.pushPull(gradient, undefined, { deadlineMs: 30 }); // reads wait for the other worker
+  const late = w.pushPull(gradient, "all", { timeoutMs: 30 }); // reads wait for the other worker
   await assert.rejects(late, (error) => isWeighbridgeError(error, "DEADLINE"));
   gradient.fill(99);
   two.clock();

@@ -53,14 +53,22 @@ test("a tensor's values come within what the codec of each direction promises, w
       for (const compression of ["none", "zstd"] as const) {
         const shape = [5000, 64]; // three blocks, the last one shorter
         const gradient = gradientOf(1, 5000 * 64, 0.2);
-        const pushed = await session.tensor(`push ${codec} ${compression}`, { shape, link: { push: codec, compression } });
+        const pushed = await session.tensor(`push ${codec} ${compression}`, {
+          shape,
+          optimizer: "sum",
+          link: { push: codec, compression },
+        });
         await pushed.push(gradient);
         assertClose(await pushed.pull(), gradient, 64, error);
-        const pulled = await session.tensor(`pull ${codec} ${compression}`, { shape, link: { pull: codec, compression } });
+        const pulled = await session.tensor(`pull ${codec} ${compression}`, {
+          shape,
+          optimizer: "sum",
+          link: { pull: codec, compression },
+        });
         await pulled.push(gradient);
         assertClose(await pulled.pull(), gradient, 64, error);
-        const both = await session.tensor(`both ${codec} ${compression}`, { shape, link: { push: codec, compression } });
-        assertClose(await both.pushPull(gradient), gradient, 64, error);
+        const both = await session.tensor(`both ${codec} ${compression}`, { shape, optimizer: "sum", link: { push: codec, compression } });
+        assertClose(await both.pushPull(gradient, "all"), gradient, 64, error);
       }
     }
   });
@@ -69,13 +77,13 @@ test("a tensor's values come within what the codec of each direction promises, w
 test("rows of a tensor travel by the same codecs, and those that are named twice are added first", async () => {
   await withServers(async (session) => {
     for (const { codec, error } of CODECS) {
-      const w = await session.tensor(`w ${codec}`, { shape: [9000, 32], link: { push: codec } });
+      const w = await session.tensor(`w ${codec}`, { shape: [9000, 32], optimizer: "sum", link: { push: codec } });
       const rows = [8999, 3, 3, 4097];
       const gradients = gradientOf(2, rows.length * 32);
       await w.pushRows(rows, gradients);
       const sum = Float32Array.from({ length: 32 }, (_, j) => Math.fround(gradients[32 + j]! + gradients[64 + j]!));
       assertClose(await w.pullRows([3, 8999]), Float32Array.of(...sum, ...gradients.subarray(0, 32)), 32, error);
-      const pulled = await session.tensor(`pulled ${codec}`, { shape: [9000, 32], link: { pull: codec } });
+      const pulled = await session.tensor(`pulled ${codec}`, { shape: [9000, 32], optimizer: "sum", link: { pull: codec } });
       await pulled.pushRows(rows, gradients);
       assertClose(
         await pulled.pullRows([8999, 3, 8999, 5]).then((all) => all.subarray(0, 96)),
@@ -92,7 +100,7 @@ test("rows of a tensor travel by the same codecs, and those that are named twice
 test("vectors, and tensors whose rows are longer than a block, share a scale among up to 128 values", async () => {
   await withServers(async (session) => {
     for (const shape of [[1000], [7], [300_001], [2, 140_000], []]) {
-      const w = await session.tensor(`w ${shape.join(" ")}`, { shape, link: { push: "int8" } });
+      const w = await session.tensor(`w ${shape.join(" ")}`, { shape, optimizer: "sum", link: { push: "int8" } });
       const gradient = gradientOf(3, w.size);
       await w.push(gradient);
       assertClose(await w.pull(), gradient, 1, () => (2 / 127) * 0.51);
@@ -123,7 +131,7 @@ test("rows of a table come within what the codec of each direction promises, dup
         { pull: codec, compression: "zstd" },
       ];
       for (const [i, link] of links.entries()) {
-        const table = await session.embedding(`${codec} ${i}`, { dim: 16, link });
+        const table = await session.embedding(`${codec} ${i}`, { dim: 16, optimizer: "sum", link });
         await table.push(keys, gradients);
         assertClose(await table.pull(asked), expected, 16, error);
         assertClose(await table.pull(asked), expected, 16, error); // by name, where lists are
@@ -136,7 +144,7 @@ test("rows of a table come within what the codec of each direction promises, dup
 
 test("keys that ascend, do not, or are one travel in one piece and in many", async () => {
   await withServers(async (session) => {
-    const table = await session.embedding("e", { dim: 8, link: { keyCache: true } });
+    const table = await session.embedding("e", { dim: 8, optimizer: "sum", link: { keyCache: true } });
     for (const count of [1, 17, 40_000]) {
       const keys = BigUint64Array.from({ length: count }, (_, i) => BigInt((i * 7919) % 40_009));
       const ones = new Float32Array(count * 8).fill(1);
@@ -160,12 +168,12 @@ test("keys that ascend, do not, or are one travel in one piece and in many", asy
 
 test("a pull sees every earlier push of its worker without waiting for it, keys by name included", async () => {
   await withServers(async (session) => {
-    const table = await session.embedding("e", { dim: 4, link: { keyCache: true, push: "fp16" } });
+    const table = await session.embedding("e", { dim: 4, optimizer: "sum", link: { keyCache: true, push: "fp16" } });
     const lists = Array.from({ length: 50 }, (_, list) => BigUint64Array.from({ length: 20 }, (_, i) => BigInt(list * 100 + i)));
     const ones = new Float32Array(80).fill(1);
     for (let round = 1; round <= 6; round++) {
       const pushes = lists.map((keys, i) => table.push(keys, ones, { priority: -(i % 5) }));
-      const pulled = await Promise.all(lists.map((keys) => table.pull(keys, undefined, { priority: 9 })));
+      const pulled = await Promise.all(lists.map((keys) => table.pull(keys, { priority: 9 })));
       for (const [i, rows] of pulled.entries()) assert.deepEqual(rows, new Float32Array(80).fill(round), `round ${round}, list ${i}`);
       await Promise.all(pushes);
     }
@@ -177,7 +185,7 @@ test("top-k: what was sent and what is kept add up to all gradients, and a flush
     await using cluster = await EmbeddedCluster.start({ servers, workers: 2 });
     const [one, two] = cluster.sessions;
     assert.ok(one !== undefined && two !== undefined);
-    const options: TensorOptions = { shape: [400, 500], link: { push: { topK: 0.01 } } };
+    const options: TensorOptions = { shape: [400, 500], optimizer: "sum", link: { push: { topK: 0.01 } } };
     const w = await one.tensor("w", options);
     const again = await one.tensor("w", options); // shares what is kept
     const other = await two.tensor("w", options);
@@ -187,7 +195,7 @@ test("top-k: what was sent and what is kept add up to all gradients, and a flush
       const gradient = gradientOf(step, w.size).map((value) => Math.round(value * 64) / 64);
       for (let i = 0; i < total.length; i++) total[i]! += gradient[i]!;
       if (step % 2 === 0) await w.push(gradient);
-      else await again.pushPull(gradient);
+      else await again.pushPull(gradient, "all");
     }
     const early = await other.pull();
     const changed = early.filter((value) => value !== 0).length;
@@ -220,10 +228,10 @@ test("top-k: gradients are clipped before they are kept, and a push that fails i
   await assert.rejects(large.push(wrong), (error) => isWeighbridgeError(error, "BAD_ARGUMENT"));
   await large.flushResidual();
   assert.deepEqual(await large.pull(), new Float32Array(300_000));
-  const gone = await session.tensor("gone", { shape: [100], link: { push: { topK: 0.1 } } });
-  await session.tensor("gone", { shape: [100], link: { push: { topK: 0.1 } } }).then((same) => same.clear());
+  const gone = await session.tensor("gone", { shape: [100], optimizer: "sum", link: { push: { topK: 0.1 } } });
+  await session.tensor("gone", { shape: [100], optimizer: "sum", link: { push: { topK: 0.1 } } }).then((same) => same.drop());
   await assert.rejects(gone.push(new Float32Array(100).fill(1)), (error) => isWeighbridgeError(error, "UNKNOWN_PARAMETER"));
-  const anew = await session.tensor("gone", { shape: [100], link: { push: { topK: 0.1 } } });
+  const anew = await session.tensor("gone", { shape: [100], optimizer: "sum", link: { push: { topK: 0.1 } } });
   await anew.flushResidual();
   assert.deepEqual(await anew.pull(), new Float32Array(100), "what failed was taken back");
 });
@@ -233,7 +241,7 @@ test("int8 pushes carry less than 30 % of the bytes, top-k of one in a hundred l
   const { session } = cluster;
   const shape = [4000, 64];
   const sent = async (name: string, link: Link | undefined): Promise<number> => {
-    const w = await session.tensor(name, { shape, ...(link === undefined ? {} : { link }) });
+    const w = await session.tensor(name, { shape, optimizer: "sum", ...(link === undefined ? {} : { link }) });
     session.startRecord();
     await w.push(gradientOf(1, w.size));
     return [...session.takeLoads().values()].reduce((sum, { sentBytes }) => sum + sentBytes, 0);
@@ -248,7 +256,7 @@ test("pulls carry less as well, and sparse values are compressed in both directi
   await using cluster = await EmbeddedCluster.start();
   const { session } = cluster;
   const bytes = async (name: string, link: Link): Promise<{ sentBytes: number; receivedBytes: number }> => {
-    const w = await session.tensor(name, { shape: [4000, 64], link });
+    const w = await session.tensor(name, { shape: [4000, 64], optimizer: "sum", link });
     session.startRecord();
     await w.push(gradientOf(1, w.size, 0.02));
     await w.pull();
@@ -269,7 +277,7 @@ test("pulls carry less as well, and sparse values are compressed in both directi
 test("a repeated key list travels once: then less than 1 % of its keys' bytes", async () => {
   await withServers(async (session, servers) => {
     const keys = BigUint64Array.from({ length: 20_000 }, (_, i) => BigInt(i) * 1_000_003n);
-    const table = await session.embedding("e", { dim: 1, link: { keyCache: true } });
+    const table = await session.embedding("e", { dim: 1, optimizer: "sum", link: { keyCache: true } });
     const sent = async (): Promise<number> => {
       session.startRecord();
       await table.pull(keys);
@@ -287,7 +295,7 @@ test("a repeated key list travels once: then less than 1 % of its keys' bytes", 
 test("more lists than a server holds still give the right rows", async () => {
   await using cluster = await EmbeddedCluster.start();
   const { session } = cluster;
-  const table = await session.embedding("e", { dim: 1, link: { keyCache: true } });
+  const table = await session.embedding("e", { dim: 1, optimizer: "sum", link: { keyCache: true } });
   const lists = Array.from({ length: 200 }, (_, list) => BigUint64Array.from({ length: 100 }, (_, i) => BigInt(list * 50 + i * 3)));
   const expected = new Map<bigint, number>();
   for (let round = 0; round < 3; round++) {
@@ -311,16 +319,16 @@ test("calls that push and pull rows at once travel by the codecs too, and what t
       const rows = Uint32Array.from({ length: rowCount }, (_, i) => (i * 7) % rowCount);
       const gradients = new Float32Array(rowCount * width).fill(1);
       const plainBytes = gradients.byteLength;
-      const w = await session.tensor(`w ${name}`, { shape: [rowCount, width], link });
-      const users = await session.embedding(`users ${name}`, { dim: width, link });
+      const w = await session.tensor(`w ${name}`, { shape: [rowCount, width], optimizer: "sum", link });
+      const users = await session.embedding(`users ${name}`, { dim: width, optimizer: "sum", link });
       session.startRecord();
       for (let round = 1; round <= 3; round++) {
         const sum = new Float32Array(rowCount * width).fill(round);
         assert.deepEqual(await users.pushPull({ keys: rows, gradients }, rows), sum, `users ${name}`);
       }
       const tableLoads = [...session.takeLoads()].filter(([, { sentBytes, receivedBytes }]) => sentBytes + receivedBytes > 0);
-      assert.deepEqual(await w.pushRowsPull(rows, gradients), new Float32Array(rowCount * width).fill(1), `pushRowsPull ${name}`);
-      assert.deepEqual(await w.pushPullRows({ rows, gradients }, rows), new Float32Array(rowCount * width).fill(2), `pushPullRows ${name}`);
+      assert.deepEqual(await w.pushPull({ rows, gradients }, "all"), new Float32Array(rowCount * width).fill(1), `pushRowsPull ${name}`);
+      assert.deepEqual(await w.pushPull({ rows, gradients }, rows), new Float32Array(rowCount * width).fill(2), `pushPullRows ${name}`);
       for (const loads of [tableLoads, [...session.takeLoads()]]) {
         const calls = loads === tableLoads ? 3 : 2;
         const sent = loads.reduce((bytes, [, load]) => bytes + load.sentBytes, 0);
@@ -344,8 +352,8 @@ test("a push and pull of rows of a table gives what a push and then a pull give,
         { push: codec, pull: codec, keyCache: true },
       ] as const) {
         const name = JSON.stringify(link);
-        const both = await session.embedding(`both ${name}`, { dim: 64, link });
-        const apart = await session.embedding(`apart ${name}`, { dim: 64, link });
+        const both = await session.embedding(`both ${name}`, { dim: 64, optimizer: "sum", link });
+        const apart = await session.embedding(`apart ${name}`, { dim: 64, optimizer: "sum", link });
         for (const [push, pull] of [
           [pushed, pulled],
           [pushed.subarray(0, 20), pulled.subarray(0, 30)],
@@ -363,7 +371,7 @@ test("a push and pull of rows of a table gives what a push and then a pull give,
 test("a push and pull of many rows belongs to the clock at which it was called, though nobody waited for it", async () => {
   await withServers(async (session) => {
     const link = { push: "fp16", keyCache: true } as const;
-    const table = await session.embedding("e", { dim: 64, consistency: "bsp", link });
+    const table = await session.embedding("e", { dim: 64, optimizer: "sum", consistency: "bsp", link });
     const keys = BigUint64Array.from({ length: 6000 }, (_, i) => BigInt(i)); // several frames
     const ones = new Float32Array(6000 * 64).fill(1);
     for (let clock = 1; clock <= 3; clock++) {
@@ -391,15 +399,15 @@ test("a push and pull of a tensor, whole or of rows, gives what a push and then 
   await withServers(async (session) => {
     for (const link of links) {
       const name = JSON.stringify(link);
-      const both = await session.tensor(`both ${name}`, { shape: [rowCount, width], link });
-      const apart = await session.tensor(`apart ${name}`, { shape: [rowCount, width], link });
+      const both = await session.tensor(`both ${name}`, { shape: [rowCount, width], optimizer: "sum", link });
+      const apart = await session.tensor(`apart ${name}`, { shape: [rowCount, width], optimizer: "sum", link });
       await apart.push(gradient);
-      assert.deepEqual(await both.pushPull(gradient), await apart.pull(), `pushPull ${name}`);
+      assert.deepEqual(await both.pushPull(gradient, "all"), await apart.pull(), `pushPull ${name}`);
       await apart.pushRows(pushRows, rows);
-      assert.deepEqual(await both.pushRowsPull(pushRows, rows), await apart.pull(), `pushRowsPull ${name}`);
+      assert.deepEqual(await both.pushPull({ rows: pushRows, gradients: rows }, "all"), await apart.pull(), `pushRowsPull ${name}`);
       await apart.pushRows(pushRows, rows);
       assert.deepEqual(
-        await both.pushPullRows({ rows: pushRows, gradients: rows }, pullRows),
+        await both.pushPull({ rows: pushRows, gradients: rows }, pullRows),
         await apart.pullRows(pullRows),
         `pushPullRows ${name}`,
       );
@@ -411,7 +419,7 @@ test("a push and pull of a tensor, whole or of rows, gives what a push and then 
 
 test("rows over a top-k link travel exactly, and leave what is kept of whole blocks alone", async () => {
   await withServers(async (session) => {
-    const w = await session.tensor("w", { shape: [100, 8], link: { push: { topK: 0.01 } } });
+    const w = await session.tensor("w", { shape: [100, 8], optimizer: "sum", link: { push: { topK: 0.01 } } });
     const gradients = gradientOf(9, 3 * 8);
     await w.pushRows([5, 99, 7], gradients);
     assert.deepEqual(await w.pullRows([5, 99, 7]), gradients);
@@ -424,7 +432,7 @@ test("rows, and what a flush sends, travel exactly over a top-k link that compre
   await withServers(async (session) => {
     const [rowCount, width] = [1000, 128];
     const link = { push: { topK: 0.01 }, compression: "zstd" } as const;
-    const tensor = await session.tensor("compressed", { shape: [rowCount, width], link });
+    const tensor = await session.tensor("compressed", { shape: [rowCount, width], optimizer: "sum", link });
     const expected = new Float32Array(rowCount * width).fill(1);
     await tensor.push(expected);
     const rows = Array.from({ length: 40 }, (_, i) => i * 25);
@@ -437,10 +445,10 @@ test("rows, and what a flush sends, travel exactly over a top-k link that compre
 
 test("top-k: what a push and pull has sent is not kept when its answer cannot be carried", async () => {
   await withServers(async (session) => {
-    const w = await session.tensor("w", { shape: [4], link: { push: { topK: 0.5 }, pull: "int8" } });
+    const w = await session.tensor("w", { shape: [4], optimizer: "sum", link: { push: { topK: 0.5 }, pull: "int8" } });
     await w.push(Float32Array.of(3, 2, 1, 0)); // keeps 1
     const beyond = Float32Array.of(1e38, 0, 1, 0); // int8 carries no 1e38
-    await assert.rejects(w.pushPull(beyond), (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && !error.retryable);
+    await assert.rejects(w.pushPull(beyond, "all"), (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && !error.retryable);
     await w.push(Float32Array.of(-1e38, 0, 0, 0));
     await w.flushResidual();
     assertClose(await w.pull(), Float32Array.of(0, 2, 2, 0), 4, (_, rowMax) => rowMax / 100);
@@ -449,9 +457,9 @@ test("top-k: what a push and pull has sent is not kept when its answer cannot be
 
 test("of a push and pull of rows over a link that carries less, rows that do not exist send nothing", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });
-  const w = await cluster.session.tensor("w", { shape: [10, 4], link: { push: "fp16", pull: "fp16" } });
+  const w = await cluster.session.tensor("w", { shape: [10, 4], optimizer: "sum", link: { push: "fp16", pull: "fp16" } });
   const outOfRange = (error: unknown): boolean => isWeighbridgeError(error, "OUT_OF_RANGE");
-  await assert.rejects(w.pushPullRows({ rows: [1], gradients: new Float32Array(4).fill(1) }, [10]), outOfRange);
-  await assert.rejects(w.pushRowsPull([10], new Float32Array(4).fill(1)), outOfRange);
+  await assert.rejects(w.pushPull({ rows: [1], gradients: new Float32Array(4).fill(1) }, [10]), outOfRange);
+  await assert.rejects(w.pushPull({ rows: [10], gradients: new Float32Array(4).fill(1) }, "all"), outOfRange);
   assert.deepEqual(await w.pull(), new Float32Array(40));
 });

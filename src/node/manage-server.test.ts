@@ -314,6 +314,7 @@ test("MS_SCHED_MANAGE_PORT opens it on the scheduler, from before the cluster is
     MS_SCHED_PORT: `${port}`,
     MS_SERVER_NUM: "1",
     MS_WORKER_NUM: "0",
+    WEIGHBRIDGE_SERVE: "off", // a job without workers would serve until it is told to end
     WEIGHBRIDGE_LOG_LEVEL: "silent",
   };
   const node = async (role: string) =>

@@ -32,14 +32,18 @@ function modelFiles(directory: string): ModelFiles {
   };
 }
 
+/** When the model is saved, and where. */
 export type ModelCheckpointOptions = Omit<CallbackOptions, "files"> & {
   /**
    * Where parameters of this process are saved; the working directory by default. Servers have their own checkpointDir.
    */
-  readonly directory?: string;
+  readonly directory?: string | undefined;
 };
 
-/** The callback of training/callbacks/model-checkpoint.ts, with files in a directory. */
+/**
+ * Saves the model while it is trained, and at the end (MindSpore: ModelCheckpoint): files in a directory of this
+ * worker, or a checkpoint of the servers if parameters live there.
+ */
 export class ModelCheckpoint extends CheckpointCallback {
   constructor(options: ModelCheckpointOptions = {}) {
     checkOptions(options, ["directory", ...CHECKPOINT_OPTIONS], "the options of a ModelCheckpoint");

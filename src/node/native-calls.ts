@@ -8,6 +8,9 @@ export type NativeCalls = {
   load(library: string): { func(declaration: string): NativeFunction };
 };
 
+/** With the memory at an address as an array. It must be mapped for as long as anybody looks at it. */
+export type NativeViews = NativeCalls & { view(address: number, byteCount: number): ArrayBuffer };
+
 export type NativeFunction = (...parameters: readonly (number | Uint8Array | readonly number[])[]) => number;
 
 export type SystemCallOptions = {
@@ -35,7 +38,7 @@ export async function systemFunction(
 }
 
 /** Rejects if koffi is not installed or does not work. */
-export async function koffi(): Promise<NativeCalls & NativeLibraries> {
+export async function koffi(): Promise<NativeViews & NativeLibraries> {
   const name = "koffi"; // Without koffi there are no types to import.
-  return ((await import(name)) as { readonly default: NativeCalls & NativeLibraries }).default;
+  return ((await import(name)) as { readonly default: NativeViews & NativeLibraries }).default;
 }

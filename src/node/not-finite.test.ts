@@ -11,7 +11,7 @@ import { EmbeddedCluster } from "./embedded-cluster.ts";
 
 test("a gradient that is not finite is refused, and nothing of it is stored", async () => {
   await using cluster = await EmbeddedCluster.start();
-  const w = await cluster.session.tensor("w", { shape: [3] });
+  const w = await cluster.session.tensor("w", { shape: [3], optimizer: "sum" });
   await assert.rejects(w.push(Float32Array.of(1, Number.NaN, 1)), (error) => isWeighbridgeError(error, "NOT_FINITE"));
   assert.deepEqual([...(await w.pull())], [0, 0, 0]);
 });
@@ -22,14 +22,14 @@ test("what was not finite is counted, whatever became of it: refused here or on 
   const bad = new Float32Array(10).fill(1);
   bad[7] = Number.NaN;
   bad[9] = Number.NEGATIVE_INFINITY;
-  const options = { shape: [10], link: { push: "fp16" } } as const;
+  const options = { shape: [10], optimizer: "sum", link: { push: "fp16" } } as const;
   const [refusing, same] = [await one.tensor("refusing", options), await two.tensor("refusing", options)];
   await assert.rejects(refusing.push(bad), (error) => isWeighbridgeError(error, "NOT_FINITE"));
   assert.deepEqual([(await refusing.nonFinite()).refusedPushes, (await same.nonFinite()).refusedPushes], [1, 0]);
   // Too much for fp16.
   await assert.rejects(refusing.push(new Float32Array(10).fill(1e6)), (error) => isWeighbridgeError(error, "NOT_FINITE"));
   assert.deepEqual(await same.nonFinite(), { refusedPushes: 1, skippedPushes: 0, zeroedElements: 0 });
-  const table = await one.embedding("table", { dim: 2 });
+  const table = await one.embedding("table", { dim: 2, optimizer: "sum" });
   await assert.rejects(table.push([1], bad.subarray(7, 9)), (error) => isWeighbridgeError(error, "NOT_FINITE"));
   assert.equal((await table.nonFinite()).refusedPushes, 1);
   for (const [nonFinite, counts, values] of [
@@ -55,10 +55,10 @@ test("a gradient of several blocks with a NaN is refused or skipped whole: no bl
     const rowsInto = new Float32Array(width).fill(-1);
     const pushes = [
       () => tensor.push(bad),
-      () => tensor.pushPull(bad, into),
+      () => tensor.pushPull(bad, "all", { into }),
       () => tensor.pushRows(lastRow.rows, lastRow.gradients),
-      () => tensor.pushRowsPull(lastRow.rows, lastRow.gradients, into),
-      () => tensor.pushPullRows(lastRow, [0], rowsInto),
+      () => tensor.pushPull({ rows: lastRow.rows, gradients: lastRow.gradients }, "all", { into }),
+      () => tensor.pushPull(lastRow, [0], { into: rowsInto }),
     ];
     for (const push of pushes) {
       if (nonFinite === "skip") await push();
@@ -131,7 +131,7 @@ for (const [nonFinite, counts, values] of [
 
 test("one worker's two pushes of a clock that are too much together are not stored either", async () => {
   await using cluster = await EmbeddedCluster.start();
-  const tensor = await cluster.session.tensor("tensor", { shape: [2], consistency: "bsp" });
+  const tensor = await cluster.session.tensor("tensor", { shape: [2], optimizer: "sum", consistency: "bsp" });
   for (let i = 0; i < 2; i++) await tensor.push(Float32Array.of(3e38, 1));
   cluster.session.clock();
   assert.deepEqual([...(await tensor.pull())], [0, 0]);
@@ -142,7 +142,7 @@ test("one worker's two pushes of a clock that are too much together are not stor
 
 test("a NaN anywhere in a gradient is found before any server has a part of it", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2 });
-  const table = await cluster.session.embedding("e", { dim: 1 });
+  const table = await cluster.session.embedding("e", { dim: 1, optimizer: "sum" });
   const keys = BigUint64Array.from({ length: 20 }, (_, i) => BigInt(i));
   const gradients = new Float32Array(20).fill(1);
   gradients[19] = Number.NaN;
@@ -157,7 +157,7 @@ test("a NaN among gradients that are clipped by their norm is treated by the pol
   await using cluster = await EmbeddedCluster.start();
   const { session } = cluster;
   const w = await session.tensor("w", { shape: [3], optimizer: { type: "sum", clipNorm: 5, nonFinite: "zero" } });
-  const values = await w.pushPull(Float32Array.of(6, NaN, 8));
+  const values = await w.pushPull(Float32Array.of(6, NaN, 8), "all");
   assert.ok(Math.abs((values[0] as number) - 3) < 1e-5 && values[1] === 0 && Math.abs((values[2] as number) - 4) < 1e-5, values.join());
   const refusing = await session.tensor("refusing", { shape: [2], optimizer: { type: "sum", clipNorm: 5 } });
   await assert.rejects(refusing.push(Float32Array.of(1, Infinity)), (error) => isWeighbridgeError(error, "NOT_FINITE"));

@@ -6,7 +6,7 @@ import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import packageJson from "weighbridge/package.json" with { type: "json" };
 import type { Clock } from "../base/clock.ts";
-import type { Log } from "../base/log.ts";
+import type { Log, Logger } from "../base/log.ts";
 import type { ClusterNode } from "../cluster/cluster-node.ts";
 import type { MemberOptions, NodeOptions } from "../cluster/node-options.ts";
 import type { Address } from "../transport/transport.ts";
@@ -15,9 +15,11 @@ import type { RosterView } from "../wire/roster.ts";
 import { schedulerAddresses } from "./config/node-addresses.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { onEndSignal } from "./end-signal.ts";
-import { realClock } from "./real-clock.ts";
-import { textLog } from "./text-log.ts";
+import { nodeLog } from "./logger-log.ts";
+import { processPulse } from "./pulse.ts";
+import { backgroundClock, realClock } from "./real-clock.ts";
 import { type BoundSendBuffer, boundSendBuffers } from "./transport/send-buffer.ts";
+import type { SharedMemorySystem } from "./transport/shared-memory.ts";
 import { formatTcpAddress } from "./transport/socket-address.ts";
 import { requireNodeSockets, SocketTransport } from "./transport/socket-transport.ts";
 import { coreOffer, type WakefulLoop, wakefulLoop } from "./transport/wakeful-loop.ts";
@@ -28,15 +30,24 @@ export type Surroundings = {
   readonly log: Log;
   readonly loop: WakefulLoop | undefined;
   readonly boundSendBuffer: BoundSendBuffer | undefined;
+  readonly sharedMemory: SharedMemorySystem | undefined;
+  /** As SocketTransportOptions.isBackground. */
+  readonly isBackground: boolean;
 };
 
 /** Options of a transport that is not our own. */
-export type TransportOptions = Pick<MemberOptions, "transport" | "gateway" | "schedulerAddress" | "limits"> &
+export type TransportOptions = Pick<MemberOptions, "transport" | "gateway" | "schedulerAddress" | "limits" | "pulse"> &
   Partial<Pick<MemberOptions, "otherSchedulers" | "listenAddress" | "advertise" | "resendTimeoutMs" | "faults">>;
 
-export type ProcessNodeOptions = Pick<NodeOptions, "startBarrier" | "onRoster" | "signal" | "deadlineMs"> & {
+export type ProcessNodeOptions = Pick<NodeOptions, "startBarrier" | "onRoster" | "signal" | "timeoutMs"> & {
   /** Left out: our own protocol over sockets. */
   readonly transportOf?: ((config: NodeConfig, surroundings: Surroundings) => TransportOptions) | undefined;
+  /** Whether the node says how long it keeps the process (keep-process.ts); otherwise its links and timers do. */
+  readonly isBackground?: boolean;
+  /** Wraps the clock of the node. */
+  readonly clockOf?: (clock: Clock) => Clock;
+  /** Where its log lines go; left out: to standard error. */
+  readonly logger?: Logger | undefined;
   /** Called with the node before it starts. */
   readonly onComposed?: (node: ClusterNode) => void;
 };
@@ -75,19 +86,21 @@ export async function startProcessNode<N extends ClusterNode>(
 
 async function startComposed<N extends ClusterNode>(
   config: NodeConfig,
-  { transportOf = socketOptions, onComposed, ...options }: ProcessNodeOptions,
+  { transportOf = socketOptions, isBackground = false, clockOf = (own) => own, logger, onComposed, ...options }: ProcessNodeOptions,
   compose: (common: NodeOptions, surroundings: Surroundings) => N | Promise<N>,
 ): Promise<N> {
   const { role, serverCount, workerCount, startTimeoutMs, resendTimeoutMs, requestTimeoutMs, faults } = config;
   requireNodeSockets();
-  const clock = realClock();
+  const clock = clockOf(isBackground ? backgroundClock() : realClock());
   const loop = config.wakefulLoop === "on" ? wakefulLoop(clock) : undefined;
   // a scheduler has little to say, and koffi takes memory
   const offerCore = loop === undefined || role === "scheduler" ? undefined : await coreOffer();
   let started: N | undefined;
-  const log = textLog({ level: config.logLevel, who: () => (started === undefined ? role : nameOf(started.id)) });
+  const lines = { level: config.logLevel, who: () => (started === undefined ? role : nameOf(started.id)) };
+  const log = nodeLog(logger, lines);
   const boundSendBuffer = role === "scheduler" ? undefined : await boundSendBuffers({ log });
-  const surroundings = { clock, log, loop, boundSendBuffer };
+  const memories = role === "scheduler" || config.sharedMemory === "off" ? undefined : await sharedMemoryOf(log);
+  const surroundings = { clock, log, loop, boundSendBuffer, sharedMemory: memories, isBackground };
   const common = {
     job: config.job,
     serverCount,
@@ -119,14 +132,15 @@ function socketOptions(config: NodeConfig, surroundings: Surroundings): Transpor
     transport: new SocketTransport(surroundings),
     schedulerAddress,
     otherSchedulers,
+    pulse: processPulse(surroundings.log),
     limits: { queuedMax: config.outboxMessagesMax, inFlightBytesMax: config.outboxBytesMax },
   };
 }
 
 /** Where a server listens for workers, and a worker for other workers. */
-export function listenAddress({ transport, socketDir, schedulerPort, host, port }: NodeConfig): Address {
+export function listenAddress({ transport, socketDir, schedulerPort, host, listenPort }: NodeConfig): Address {
   if (transport === "unix") return `unix://${join(socketDir, `${schedulerPort}-${process.pid}-${randomUUID().slice(0, 8)}.sock`)}`;
-  return formatTcpAddress(host, port);
+  return formatTcpAddress(host, listenPort);
 }
 
 /** The bound port, at the advertised host. */
@@ -136,4 +150,10 @@ export function advertised({ advertiseHost }: NodeConfig, bound: Address): Addre
 
 function hasFaults({ faults }: NodeConfig): boolean {
   return faults.dropPercent > 0 || faults.duplicatePercent > 0 || faults.reorderPercent > 0;
+}
+
+/** Loaded where it is wanted: few jobs share memory so far. */
+async function sharedMemoryOf(log: Log): Promise<SharedMemorySystem | undefined> {
+  const { sharedMemory } = await import("./transport/shared-memory.ts");
+  return await sharedMemory({ log });
 }

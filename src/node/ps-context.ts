@@ -12,6 +12,7 @@ import { inCamelCase, inOurNames } from "../faces/training/mindspore-names.ts";
 import type { NodeConfigOptions, Role } from "./config/node-config.ts";
 import { PORT_MAX } from "./config/value-kind.ts";
 
+/** The context, by its keys (MindSpore: set_ps_context). */
 export type PsContextValues = {
   /** Whether there are servers; false by default. */
   readonly enablePs: boolean;
@@ -19,6 +20,7 @@ export type PsContextValues = {
   readonly configFilePath: string;
   /** The port of the scheduler's HTTP server; 0: none, whatever the environment says. */
   readonly schedulerManagePort: number;
+  /** Must be false: links have no TLS of their own. */
   readonly enableSsl: boolean;
   /** Only "PARAMETER_SERVER" is supported. */
   readonly serverMode: string;
@@ -26,12 +28,17 @@ export type PsContextValues = {
   readonly msRole: string;
   /** 0: read from the environment. */
   readonly workerNum: number;
+  /** How many servers the job has. 0: read from the environment. */
   readonly serverNum: number;
+  /** Where the scheduler is. Empty: read from the environment. */
   readonly schedulerIp: string;
+  /** The scheduler's port. 0: read from the environment. */
   readonly schedulerPort: number;
+  /** Where servers keep checkpoints. Empty: read from the environment. */
   readonly checkpointDir: string;
 };
 
+/** A key of the context. */
 export type PsContextKey = keyof PsContextValues;
 
 const DEFAULTS: PsContextValues = {

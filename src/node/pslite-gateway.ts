@@ -18,7 +18,7 @@ const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
 
 /** The options of a node that replace our own transport: every role listens, and the gateway resends what is lost. */
 export function psliteOptions(config: NodeConfig, { clock, log, loop, boundSendBuffer }: Surroundings): TransportOptions {
-  const { role, serverCount, workerCount, schedulerHost, schedulerPort, host, port, faults, resendTimeoutMs } = config;
+  const { role, serverCount, workerCount, schedulerHost, schedulerPort, host, listenPort, faults, resendTimeoutMs } = config;
   const schedulerAddress = formatTcpAddress(schedulerHost, schedulerPort);
   // A worker of ps-lite has several threads that compete for the core on which a server of ours would stay awake: its
   // long pulls became slower. So a server stays awake for long pushes only.
@@ -46,7 +46,7 @@ export function psliteOptions(config: NodeConfig, { clock, log, loop, boundSendB
     dropPercent: faults.dropPercent,
     seed: faults.seed,
   });
-  const listenAddress = formatTcpAddress(host, role === "scheduler" ? schedulerPort : port);
+  const listenAddress = formatTcpAddress(host, role === "scheduler" ? schedulerPort : listenPort);
   return {
     transport,
     gateway,

@@ -5,8 +5,10 @@ import { isWeighbridgeError } from "../base/errors.ts";
 import type { ClusterNode } from "../cluster/cluster-node.ts";
 import { KVServer } from "../faces/kv/kv-server.ts";
 import { jobNameOf } from "../wire/hello.ts";
-import { nameOf, roleOf } from "../wire/node-id.ts";
+import { roleOf } from "../wire/node-id.ts";
 import type { NodeConfig } from "./config/node-config.ts";
+import { whyNoOther } from "./no-other-application.ts";
+import { outputAddress, outputName } from "./output-name.ts";
 import { startNode } from "./start.ts";
 
 /**
@@ -26,6 +28,7 @@ export async function runServer(
   const { logLevel } = config;
   if (logLevel === "info" || logLevel === "debug") process.stdout.write(`${joinedText(office.node)}\n`);
   for (const appId of appIds) new KVServer(office, appId);
+  for (const registry of [office.server?.apps, office.applications]) registry?.complete(whyNoOther(appIds));
   onStarted(office.node);
   await office.finalize();
 }
@@ -33,6 +36,7 @@ export async function runServer(
 /** For people who watch a server: which rank it has, where it listens, and in which job. */
 function joinedText({ id, rank, roster, peer }: ClusterNode): string {
   const { address, incarnation } = roster.nodes.find(({ node }) => node === id) ?? { address: "", incarnation: 1 };
-  const name = roleOf(id) === "standby" ? `the standby of server ${rank}` : nameOf(id);
-  return `${name}${address === "" ? "" : ` at ${address}`} has joined job ${jobNameOf(peer.job)}${incarnation > 1 ? `, incarnation ${incarnation}` : ""}`;
+  const name = outputName(roleOf(id), rank);
+  const where = address === "" ? "" : `  ${outputAddress(address)}`;
+  return `${name} ready${where}  job ${jobNameOf(peer.job)}${incarnation > 1 ? `  incarnation ${incarnation}` : ""}`;
 }

@@ -20,5 +20,5 @@ test("refuses fewer workers than the start waits for, and more than ps-lite's pr
 test("refuses copies of servers behind ps-lite's protocol, as the servers do", async () => {
   const copies = loadConfig({ options: { ...BASE, replicas: 2, van: "zmq" } });
   const message = /replicas is 2, but servers behind ps-lite's protocol \(van zmq\) are not replicated: use --van weighbridge/;
-  await assert.rejects(startScheduler(copies, { deadlineMs: 1000 }), throwsCode("BAD_CONFIG", message));
+  await assert.rejects(startScheduler(copies, { timeoutMs: 1000 }), throwsCode("BAD_CONFIG", message));
 });

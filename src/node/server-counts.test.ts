@@ -63,9 +63,9 @@ test("lazyAdam counts what a cache pushes, wherever its rows lie", async () => {
   await sameForAll(async (one) => {
     const table = await one.embedding("t", { dim: 1, optimizer: LAZY, versions: true });
     await using cache = table.cached({ rows: 4, pushBound: 0 });
-    for (let i = 0; i < 5; i++) await cache.update([1], ones([1]));
-    await cache.pushPull([1], new Float32Array(1), [2], ones([2]));
-    await cache.update(KEYS, ones(KEYS));
+    for (let i = 0; i < 5; i++) await cache.push([1], ones([1]));
+    await cache.pushPull({ keys: [2], gradients: ones([2]) }, [1], { into: new Float32Array(1) });
+    await cache.push(KEYS, ones(KEYS));
     return await table.pull(KEYS);
   });
 });
@@ -86,7 +86,7 @@ test("a mean of rows of a tensor is over all workers that pushed to the tensor, 
     await using cluster = await EmbeddedCluster.start({ servers, workers: 2 });
     const [one, two] = cluster.sessions;
     assert.ok(one !== undefined && two !== undefined);
-    const options = { shape: [4 * rowsPerBlock, 64], consistency: MEAN } as const;
+    const options = { shape: [4 * rowsPerBlock, 64], optimizer: "sum", consistency: MEAN } as const;
     const [first, second] = await Promise.all([one.tensor("w", options), two.tensor("w", options)]);
     const rows = [0, rowsPerBlock, 2 * rowsPerBlock, 3 * rowsPerBlock];
     await first.pushRows(rows.slice(0, 1), new Float32Array(64).fill(2));
@@ -113,7 +113,7 @@ test("lazyAdam counts the pushes of earlier clocks, also where their rows were e
 
 test("a table that is changed to a mean divides by all workers that pushed to it, wherever their rows lie", async () => {
   await sameForAll(async (one, two) => {
-    const options = { dim: 1, consistency: "bsp" } as const;
+    const options = { dim: 1, optimizer: "sum", consistency: "bsp" } as const;
     const [first, second] = await Promise.all([one.embedding("t", options), two.embedding("t", options)]);
     const from = await first.configure({ consistency: MEAN });
     for (let clock = 0; clock <= from; clock++) {
@@ -131,7 +131,7 @@ test("a parameter that is cleared and made anew begins with step 1 on every serv
   const make = () => cluster.session.embedding("t", { dim: 1, optimizer: LAZY });
   const before = await make();
   for (let i = 0; i < 5; i++) await before.push([1], ones([1]));
-  await before.clear();
+  await before.drop();
   const table = await make();
   await table.push(KEYS, ones(KEYS));
   for (const value of await table.pull(KEYS)) assert.ok(Math.abs(value + 0.5) < 1e-3, `the first step, not ${value}`);
@@ -139,7 +139,7 @@ test("a parameter that is cleared and made anew begins with step 1 on every serv
 
 test("a mean leaves out a worker that began its clock anew and pushed nothing again", async () => {
   await sameForAll(async (one, two) => {
-    const options = { dim: 1, consistency: MEAN } as const;
+    const options = { dim: 1, optimizer: "sum", consistency: MEAN } as const;
     const [first, second] = await Promise.all([one.embedding("t", options), two.embedding("t", options)]);
     await first.push(KEYS, ones(KEYS));
     await second.push([1], ones([1]));
@@ -154,7 +154,7 @@ test("a mean leaves out a worker that began its clock anew and pushed nothing ag
 
 test("a mean counts a worker that left the clock set after its pushes", async () => {
   await sameForAll(async (one, two) => {
-    const options = { dim: 1, consistency: MEAN } as const;
+    const options = { dim: 1, optimizer: "sum", consistency: MEAN } as const;
     const [first, second] = await Promise.all([one.embedding("t", options), two.embedding("t", options)]);
     await first.push(KEYS, ones(KEYS));
     await second.push([1], ones([1]));

@@ -25,7 +25,7 @@ test("functions, updaters and row types of a module are loaded, each once, with 
     import { psFunction, psRowType, psUpdater } from "weighbridge";
     export const f = psFunction({ name: "f", request: {}, response: {}, handler: () => ({}) });
     export const u = psUpdater({ name: "u", ${IDENTITY}, update: () => {} });
-    export const r = psRowType({ name: "r", ${IDENTITY}, element: "f64", add: () => {} });
+    export const r = psRowType({ name: "r", ${IDENTITY}, dtype: "f64", add: () => {} });
     export { u as again };
     export const other = 5;`;
   const one = await loadServerModule(moduleOf("one.ts", source));
@@ -45,13 +45,13 @@ test("of a row type of tables a server loads its half, once however it is export
     `
     import { customRow } from ${JSON.stringify(pathToFileURL(join(rows, "custom-row.ts")).href)};
     import { sparseRow } from ${JSON.stringify(pathToFileURL(join(rows, "sparse-row.ts")).href)};
-    export const mine = customRow({ name: "mine", ${IDENTITY}, element: "i64", apply: () => {} });
+    export const mine = customRow({ name: "mine", ${IDENTITY}, dtype: "i64", apply: () => {} });
     export const half = mine.plugIn;
     export const theirs = sparseRow("f32");`,
   );
   const { plugIns } = await loadServerModule(path);
   assert.deepEqual(
-    plugIns.rowTypes.map(({ name, element }) => [name, element]),
+    plugIns.rowTypes.map(({ name, dtype }) => [name, dtype]),
     [["mine", "i64"]],
   );
 });

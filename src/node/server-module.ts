@@ -4,7 +4,7 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { WeighbridgeError } from "../base/errors.ts";
-import { isPsFunction, isWorkerFunction } from "../contracts/contract.ts";
+import { isPsFunction, isWorkerFunction } from "../contracts/known-function.ts";
 import type { PsFunction } from "../contracts/ps-function.ts";
 import type { PlugInModule } from "../store/plug-ins.ts";
 import { tableRowTypeOf } from "../store/row-types/built-in-row-types.ts";

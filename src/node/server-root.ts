@@ -3,17 +3,20 @@
 import { hostname } from "node:os";
 import { resolve } from "node:path";
 import { ServerNode, type ServerNodeOptions } from "../server/server-node.ts";
+import { SAVE_MS } from "../server/stop-bounds.ts";
 import { orReport } from "./cannot-start.ts";
 import { requireWritableDirectory } from "./checkpoint/checkpoint-directory.ts";
 import { openCheckpoint, resumeCheckpoint } from "./checkpoint/find-checkpoint.ts";
+import { takeLastCheckpoint } from "./checkpoint/last-checkpoint.ts";
 import { PeriodicCheckpoints } from "./checkpoint/periodic-checkpoints.ts";
 import { ServerFiles } from "./checkpoint/server-files.ts";
+import { intervalOf } from "./config/interval.ts";
 import { nodeLabel } from "./config/node-addresses.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { durableDirectory } from "./durable/durable-directory.ts";
 import { SegmentLog } from "./durable/segment-log.ts";
 import { StoppedServers } from "./durable/stopped-servers.ts";
-import { EscapedRejections } from "./escaped-rejections.ts";
+import { clockOutsideCalls, EscapedFailures, transportOutsideCalls } from "./escaped-failures.ts";
 import { hugePages } from "./huge-pages.ts";
 import { publishCopy } from "./launcher/launcher-pipe.ts";
 import { advertised, listenAddress, type ProcessNodeOptions, startProcessNode } from "./process-node.ts";
@@ -42,7 +45,8 @@ async function startOnce(config: NodeConfig, options: ProcessNodeOptions, stoppe
     options.onRoster?.(roster);
     if (replicas > 1 && node !== undefined) publishCopy(roster, node.peer.token);
   };
-  const started = await startProcessNode(config, { ...options, onRoster }, async (common, { log, clock }) => {
+  const outsideCalls = config.functions === undefined ? {} : { clockOf: clockOutsideCalls };
+  const started = await startProcessNode(config, { ...options, ...outsideCalls, onRoster }, async (common, { log, clock }) => {
     const { loaded, checkpoints, durable, stops } = await orReport(
       () => config,
       async () => ({
@@ -53,7 +57,7 @@ async function startOnce(config: NodeConfig, options: ProcessNodeOptions, stoppe
       }),
     );
     const functions = loaded?.functions ?? [];
-    const escaped = functions.length === 0 ? undefined : new EscapedRejections(log);
+    const escaped = functions.length === 0 ? undefined : new EscapedFailures(log);
     const composed = new ServerNode({
       rank,
       label: nodeLabel(config),
@@ -68,16 +72,23 @@ async function startOnce(config: NodeConfig, options: ProcessNodeOptions, stoppe
       functions: escaped === undefined ? [] : functions.map((fn) => escaped.watch(fn)),
       onState: (arena) => void hugePages({ log }).then((advise) => advise?.(arena)),
       ...checkpoints,
+      serves: config.serve === "on",
       ...(durable === undefined ? {} : { durable: new SegmentLog({ directory: durable, clock, log }) }),
       stops,
       ...common,
+      ...(escaped === undefined ? {} : { transport: transportOutsideCalls(common.transport) }),
     });
     if (escaped !== undefined) composed.registerExitCallback(() => escaped.close());
     node = composed;
     return composed;
   });
-  const { checkpointEvery: everyMs, keep } = config;
-  if (everyMs !== undefined) started.closeWith(new PeriodicCheckpoints(started, { everyMs, keep }));
+  const { checkpointDir, checkpointEvery, keep } = config;
+  const periodic = checkpointEvery === undefined ? undefined : new PeriodicCheckpoints(started, { ...intervalOf(checkpointEvery), keep });
+  if (periodic !== undefined) started.closeWith(periodic);
+  if (checkpointDir !== undefined && config.van === "weighbridge") {
+    const files = new ServerFiles(resolve(checkpointDir));
+    started.beforeEnd = () => takeLastCheckpoint(started, { files, keep, periodic, saveMs: SAVE_MS });
+  }
   return started;
 }
 

@@ -458,9 +458,9 @@ suite("waits end", () => {
     const data = new Float32Array(1);
     model.push(data, 0, 0);
     model.pullReq(data, 0, 0);
-    await assert.rejects(model.pullWait(0, 0, { deadlineMs: 1 }), throwsCode("DEADLINE", /pull of key 0 by device 0/));
+    await assert.rejects(model.pullWait(0, 0, { timeoutMs: 1 }), throwsCode("DEADLINE", /pull of key 0 by device 0/));
     await assert.rejects(model.pullWait(0, 0, { signal: AbortSignal.abort() }), throwsCode("ABORTED"));
-    await assert.rejects(model.pullWaitAll(0, { deadlineMs: 1 }), throwsCode("DEADLINE", /all pulls by device 0/));
+    await assert.rejects(model.pullWaitAll(0, { timeoutMs: 1 }), throwsCode("DEADLINE", /all pulls by device 0/));
     await assert.rejects(model.pullWaitAll(0, { signal: AbortSignal.abort() }), throwsCode("ABORTED"));
     const waits = [model.pullWait(0, 0), model.pullWaitAll(0)];
     await model.close();
@@ -470,7 +470,7 @@ suite("waits end", () => {
   test("init too: an updater that never begins", async () => {
     const updater: Updater = { initUpdater: async () => await new Promise<void>(() => {}), initModel: () => {}, update: () => {} };
     const model = createSharedModel("local", { updater });
-    await assert.rejects(model.init([0], { deadlineMs: 1 }), throwsCode("DEADLINE", /init of the shared model/));
+    await assert.rejects(model.init([0], { timeoutMs: 1 }), throwsCode("DEADLINE", /init of the shared model/));
     await assert.rejects(model.init([0], { signal: AbortSignal.abort() }), throwsCode("ABORTED"));
     await model.close();
   });

@@ -2,7 +2,7 @@
 // machines that share it through servers or among themselves.
 
 export type { WaitOptions } from "../base/deferred.ts";
-export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+export { type ErrorCode, isWeighbridgeError, type UpdateOutcome, type UpdatePart, WeighbridgeError } from "../base/errors.ts";
 export type { ChromeTrace, ChromeTraceEvent, ModelStatistics } from "../faces/shared-model/model-statistics.ts";
 export {
   type ModelUpdate,
@@ -32,5 +32,6 @@ export type { CudaEvent, CudaStream } from "../gpu/cuda-stream.ts";
 export type { DeviceTensor, DeviceTensorOptions, TensorArray, TensorType } from "../gpu/device-tensor.ts";
 export type { RowArray, RowElement } from "../kernel/row-element.ts";
 export type { OptimizerSpec } from "../store/updaters/optimizer-spec.ts";
+export type { DeviceTimes, KeyTimes } from "../worker/level-one/model-meter.ts";
 export { type CudaModelOptions, createSharedModel, openCuda } from "./create-shared-model.ts";
 export { attachDevice, type DeviceThreadStart, startDeviceThread } from "./shared-model-threads.ts";

@@ -2,6 +2,7 @@
 // composition root of the kv face.
 
 import { assert } from "../base/assert.ts";
+import type { WaitOptions } from "../base/deferred.ts";
 import { badArgument, showValue } from "../base/errors.ts";
 import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import { Postoffice } from "../faces/kv/postoffice.ts";
@@ -9,9 +10,20 @@ import { loadNodeConfig } from "./cannot-start.ts";
 import type { NodeConfig, NodeConfigOptions } from "./config/node-config.ts";
 import { type RoleOptions, startRole } from "./start-role.ts";
 
+/** How a node is started. */
 export type StartOptions = NodeConfigOptions & {
   /** False starts without waiting for the other nodes to be ready (ps-lite: StartAsync). */
-  readonly startBarrier?: boolean;
+  readonly startBarrier?: boolean | undefined;
+};
+
+/** How the node of a configuration is started. */
+export type StartNodeOptions = WaitOptions & {
+  /** False starts without waiting for the other nodes to be ready (ps-lite: StartAsync). */
+  readonly startBarrier?: boolean | undefined;
+  /** @internal */
+  readonly onListening?: NonNullable<RoleOptions["onListening"]>;
+  /** @internal */
+  readonly onRoster?: NonNullable<RoleOptions["onRoster"]>;
 };
 
 const START_NODE_OPTIONS: readonly string[] = ["startBarrier", "onListening", "onRoster", ...WAIT_NAMES];
@@ -24,10 +36,7 @@ export async function start(options: StartOptions = {}): Promise<Postoffice> {
 }
 
 /** Starts the node of a configuration that was loaded before. */
-export async function startNode(
-  config: NodeConfig,
-  options: Pick<RoleOptions, "startBarrier" | "onListening" | "onRoster" | "signal" | "deadlineMs"> = {},
-): Promise<Postoffice> {
+export async function startNode(config: NodeConfig, options: StartNodeOptions = {}): Promise<Postoffice> {
   checkWaitOptions(options, START_NODE_OPTIONS, "the options of startNode");
   return await officeOver(config, options);
 }

@@ -1,23 +1,22 @@
 // tables-hosts — the processes of a host map, as Petuum has them: every process is a worker and, on a thread of its
 // own, a server; the first one is the scheduler as well.
 
-import { extname, join } from "node:path";
 import type { Session } from "../api/session.ts";
 import { WeighbridgeError } from "../base/errors.ts";
-import type { CheckedGroupConfig, TableHost } from "../faces/tables/table-config.ts";
+import type { CheckedGroupConfig, CheckedTableHost } from "../faces/tables/table-config.ts";
 import { loadNodeConfig } from "./cannot-start.ts";
 import type { NodeConfigOptions } from "./config/node-config.ts";
 import { connect } from "./connect.ts";
+import { modulePath } from "./launcher/job-plan.ts";
 import { runServerThreads } from "./launcher/server-threads.ts";
 import { startRole } from "./start-role.ts";
 
-/** Built or not. */
-const SERVER = join(import.meta.dirname, `tables-server${extname(import.meta.filename)}`);
+const SERVER = modulePath(import.meta.url, "./tables-server");
 
 /** The worker's session, and when what was started beside it has ended. Throws what starting a node throws. */
 export async function startHosted(config: CheckedGroupConfig): Promise<{ readonly session: Session; readonly ended: Promise<unknown> }> {
   const { hostMap = [], clientId = 0, snapshotDir = config.resumeDir } = config;
-  const [first, own] = [hostMap[0], hostMap[clientId]] as [TableHost, TableHost];
+  const [first, own] = [hostMap[0], hostMap[clientId]] as [CheckedTableHost, CheckedTableHost];
   const common: NodeConfigOptions = {
     ...{ schedulerHost: first.host, schedulerPort: first.port, serverCount: hostMap.length, workerCount: hostMap.length },
     logLevel: "warn",
@@ -29,9 +28,9 @@ export async function startHosted(config: CheckedGroupConfig): Promise<{ readonl
     const scheduler = startRole(await load({ role: "scheduler" }));
     ended.push(scheduler.then((node) => node.finalize()));
   }
-  const port = clientId === 0 ? own.port + 1 : own.port; // the scheduler has the first
+  const listenPort = clientId === 0 ? own.port + 1 : own.port; // the scheduler has the first
   const files = snapshotDir === undefined ? {} : { checkpointDir: snapshotDir };
-  const server = runServerThreads(await load({ role: "server", rank: clientId, host: own.host, port, ...files }), {
+  const server = runServerThreads(await load({ role: "server", rank: clientId, host: own.host, listenPort, ...files }), {
     path: SERVER,
     args: [],
   });

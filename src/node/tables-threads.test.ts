@@ -58,7 +58,7 @@ for (const consistencyModel of ["SSP", "SSPPush"] as const)
     const group = await groupOf(cluster, 4, { consistencyModel });
     const threads = [0, 1, 2, 3].map((column) => start(group, column, { clocks: 100 }));
     await Promise.all(threads.flatMap(({ done, exited }) => [done, exited]));
-    const rows = await cluster.session.embedding("tables/0", { dim: 32, rowType: "i32", consistency: { ssp: 1 } });
+    const rows = await cluster.session.embedding("tables/0", { dim: 32, optimizer: "sum", dtype: "i32", consistency: { ssp: 1 } });
     for (let row = 0; row < ROWS; row++) assert.deepEqual([...(await rows.pull([row])).subarray(0, 5)], [100, 100, 100, 100, 0]);
     const counted = [...group.statistics.get(0)!.threads];
     assert.deepEqual(
@@ -108,7 +108,7 @@ test("200 threads that are terminated at moments by chance leave nothing behind:
     }
     await survivor.done;
     await survivor.exited;
-    const rows = await cluster.session.embedding("tables/0", { dim: 32, rowType: "i32", consistency: { ssp: 1 } });
+    const rows = await cluster.session.embedding("tables/0", { dim: 32, optimizer: "sum", dtype: "i32", consistency: { ssp: 1 } });
     for (let row = 0; row < ROWS; row++) assert.equal((await rows.pull([row]))[20], 40, `seed ${seed}`);
   }
 });

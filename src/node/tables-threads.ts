@@ -19,7 +19,7 @@ export type ThreadStart = WorkerOptions;
 type Given = { readonly shared: SharedThread; readonly port: MessagePort };
 
 /**
- * Starts a thread that uses the tables of this process: `module` calls `attachTableThread`. However it ends, nobody
+ * Starts a thread that uses the tables of this process: `module` calls `attachTableThread`. However it ends, no thread
  * waits for it then; what it added is sent. Throws COUNT_MISMATCH when as many have registered as numLocalAppThreads
  * says, UNSUPPORTED where async tasks use the tables.
  */

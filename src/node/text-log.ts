@@ -1,10 +1,7 @@
 // text-log — log lines for people, on standard error: time, level, node, message, and the fields as name=value.
 
 import { format } from "node:util";
-import type { Log, LogFields } from "../base/log.ts";
-import type { LogLevel } from "./config/node-config.ts";
-
-const LEVELS: readonly LogLevel[] = ["silent", "error", "warn", "info", "debug"];
+import { type Log, type LogFields, type LogLevel, leveledLog } from "../base/log.ts";
 
 export type TextLogOptions = {
   readonly level: LogLevel;
@@ -13,16 +10,11 @@ export type TextLogOptions = {
   readonly write?: (line: string) => void;
 };
 
-export function textLog({ level, who, write = (line) => void process.stderr.write(line) }: TextLogOptions): Log {
-  const limit = LEVELS.indexOf(level);
-  const at = (lineLevel: LogLevel) => {
-    if (LEVELS.indexOf(lineLevel) > limit) return () => {};
-    return (message: string, fields: LogFields = {}): void => {
-      const time = new Date().toISOString().slice(11, 23);
-      write(`${time} ${lineLevel.padEnd(5)} ${who()}: ${message}${fieldsText(fields)}\n`);
-    };
-  };
-  return { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
+export function textLog({ level: limit, who, write = (line) => void process.stderr.write(line) }: TextLogOptions): Log {
+  return leveledLog(limit, (level, message, fields) => {
+    const time = new Date().toISOString().slice(11, 23);
+    write(`${time} ${level.padEnd(5)} ${who()}: ${message}${fieldsText(fields)}\n`);
+  });
 }
 
 function fieldsText(fields: LogFields): string {

@@ -26,8 +26,8 @@ export function resetPsContext(): void {
  * Runs the role of this process in the cluster of the context, the environment (MS_*, DMLC_* and our own) and the
  * configuration file (MindSpore: communication.init). A worker gets its session. The scheduler and servers serve until
  * all nodes have left, and then the process exits: one script has all three roles, and nothing after this call runs in
- * the other two. Returns undefined if parameter-server mode is off: models are then trained alone. Throws what
- * `connect` throws; as the scheduler or a server, also the error that ended the job.
+ * the other two. If these cannot start, or the job fails, they print the error in a line and exit with 1. Returns
+ * undefined if parameter-server mode is off: models are then trained alone. Throws what `connect` throws.
  */
 export async function initTraining(): Promise<Session | undefined> {
   if (!context.get("enablePs")) return undefined;

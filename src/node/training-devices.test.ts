@@ -267,7 +267,7 @@ test("what several devices cannot train is refused by name before the first step
 
 test("lookups are refused by name, and a model without threads has one device", async () => {
   const workspace = new Workspace();
-  const lookup = { name: "words", vocabSize: 4, width: 2, idsPerSample: 1, sampleCountMax: 4 };
+  const lookup = { name: "words", vocabSize: 4, dim: 2, idsPerSample: 1, sampleCountMax: 4 };
   const network = new EmbeddingNetwork(workspace, { lookup, layers: [dense({ outputs: 1 })] });
   const model = new Model(network, { loss: new SquaredError(workspace, { sampleCountMax: 4 }), optimizer });
   const ids = new ArrayDataset({ labels: [0, 1, 0, 1], ids: { idsPerSample: 1, list: [0, 1, 2, 3] } });
@@ -276,4 +276,13 @@ test("lookups are refused by name, and a model without threads has one device", 
   const loss = new SoftmaxCrossEntropy(pair.network.workspace, { classCount: CLASSES, sampleCountMax: 10 });
   const face = new FaceModel(pair.network, { loss, optimizer });
   await assert.rejects(face.train(1, images, { batchSize: 10, devices: 2 }), throwsCode("UNSUPPORTED", /has one device, not 2/));
+});
+
+test("a Model refuses what is no logger, and log, the former name of the option, with the new one", () => {
+  const { network } = built(10);
+  const loss = new SoftmaxCrossEntropy(network.workspace, { classCount: CLASSES, sampleCountMax: 10 });
+  const made = (more: object) => () => new Model(network, { loss, optimizer, ...more });
+  assert.throws(made({ log: console }), throwsCode("BAD_ARGUMENT", /log is now called logger/));
+  assert.throws(made({ logger: "console" }), throwsCode("BAD_ARGUMENT", /must be an object with debug, info, warn, error/));
+  assert.throws(made({ logger: { warn() {} } }), throwsCode("BAD_ARGUMENT", /it has no debug, info, error/));
 });

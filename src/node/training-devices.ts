@@ -3,11 +3,13 @@
 
 import { availableParallelism } from "node:os";
 import { Worker } from "node:worker_threads";
+import type { Log, Logger } from "../base/log.ts";
 import type { TrainingGrant } from "../faces/training/devices/device-loop.ts";
 import type { DeviceStarter } from "../faces/training/devices/training-devices.ts";
 import { Model as FaceModel, type ModelOptions } from "../faces/training/model.ts";
 import type { Network } from "../faces/training/network.ts";
 import { modulePath } from "./launcher/job-plan.ts";
+import { checkLogger, defaultLevelOf, loggerLog } from "./logger-log.ts";
 import { realClock } from "./real-clock.ts";
 import { timeline } from "./shared-model-threads.ts";
 
@@ -28,10 +30,15 @@ function start(grant: TrainingGrant, on: Parameters<DeviceStarter["start"]>[1]):
   };
 }
 
-/** The Model of faces/training/model.ts, with threads for its devices. */
+function logOf(logger: Logger, who: () => string): Log {
+  checkLogger(logger);
+  return loggerLog(logger, { level: defaultLevelOf(logger), who });
+}
+
+/** A network with its loss and its optimizer, to be trained, evaluated and asked (MindSpore: Model). */
 export class Model extends FaceModel {
   /** Gives the network's parameters their first values. Throws BAD_ARGUMENT. */
   constructor(network: Network, options: ModelOptions) {
-    super(network, options, { deviceStarter: STARTER });
+    super(network, options, { deviceStarter: STARTER, logOf });
   }
 }

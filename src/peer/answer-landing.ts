@@ -8,11 +8,9 @@
 //       count, unless the server keeps its answers and repeats the same bytes.
 //   AnswerLanding.L3. Memory for an answer of unknown length grows as it comes, to at most twice what has come: the
 //       length that a server claims costs nothing.
-//   AnswerLanding.L4. A small transient answer of one frame does not land: the caller gets it where it was read.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
-import { COPY_BYTES_MAX } from "../wire/frame-reader.ts";
 import { IN_PLACE_BYTES_MAX } from "./call.ts";
 
 /** Up to here the room for an answer of unknown length is made at once. */
@@ -22,21 +20,16 @@ const NO_BYTES = new Uint8Array(0);
 export class AnswerLanding {
   readonly #into: Uint8Array | undefined;
   readonly #isKept: boolean;
-  readonly #isTransient: boolean;
   #room: Uint8Array | undefined;
   #total = -1;
   #sendCount = 0;
   #arrivedBytes = 0;
   readonly #offsets = new Set<number>();
 
-  /**
-   * `into` is the caller's array, if any. `isKept`: the server answers a repeated call with the same bytes.
-   * `isTransient`: the receiver copies the answer at once.
-   */
-  constructor(into: Uint8Array | undefined, isKept: boolean, isTransient = false) {
+  /** `into` is the caller's array, if any. `isKept`: the server answers a repeated call with the same bytes. */
+  constructor(into: Uint8Array | undefined, isKept: boolean) {
     this.#into = into;
     this.#isKept = isKept;
-    this.#isTransient = isTransient;
   }
 
   /** Where the payload of this frame belongs; undefined leaves it in the read buffer. */
@@ -46,7 +39,7 @@ export class AnswerLanding {
     const end = offset + payloadBytes;
     const total = totalBytesOf(header);
     if (payloadBytes <= IN_PLACE_BYTES_MAX || end > total) return undefined; // `take` says what is wrong with it
-    return this.#staysWhereRead(payloadBytes, total) ? undefined : this.#roomFor(total, end)?.subarray(offset, end);
+    return this.#roomFor(total, end)?.subarray(offset, end);
   }
 
   /** Adds a frame. Returns the whole answer after the last one. Throws BAD_FRAME or VALUE_LENGTH for an illegal one. */
@@ -62,17 +55,11 @@ export class AnswerLanding {
     }
     if (total === 0) return this.#into ?? NO_BYTES;
     if (payloadBytes === 0) throw new WeighbridgeError("BAD_FRAME", "a part of an answer is empty");
-    if (this.#staysWhereRead(payloadBytes, total)) return bytes.subarray(at, at + payloadBytes);
     const room = this.#roomFor(total, end);
     if (room === undefined)
       throw new WeighbridgeError("BAD_FRAME", `a part of an answer begins at byte ${offset} of ${total}, far ahead of those before it`);
     if (payloadBytes <= IN_PLACE_BYTES_MAX) room.set(bytes.subarray(at, at + payloadBytes), offset);
     return this.isLast(header, sendCount) ? room : undefined;
-  }
-
-  /** AnswerLanding.L4 */
-  #staysWhereRead(payloadBytes: number, total: number): boolean {
-    return this.#isTransient && payloadBytes === total && payloadBytes <= COPY_BYTES_MAX;
   }
 
   /** Counts a frame, once; true when all have come (AnswerLanding.L2). `sendCount`: how often the call has left. */

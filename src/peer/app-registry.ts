@@ -10,6 +10,7 @@
 //   AppRegistry.A4. A request that waited is checked again before it is handed over: the placement may have changed
 //       meanwhile.
 //   AppRegistry.A5. A request whose caller is gone is dropped: it is neither handed over nor answered (KeptRequest.K1).
+//   AppRegistry.A6. Where it is known which applications there are, a request for another one is refused at once.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { badArgument, WeighbridgeError } from "../base/errors.ts";
@@ -59,6 +60,8 @@ export class AppRegistry implements FunctionHandler {
   /** The applications for which nothing waits, by number (on workers by application and customer). */
   readonly served: ReadonlyMap<number, FunctionHandler> = this.#served;
   readonly #waiting = new Map<number, Waiting[]>();
+  /** Why no other application comes, and what to do; undefined while one may come. */
+  #whyNoOther: string | undefined;
   #waitingCount = 0;
   #waitingBytes = 0;
 
@@ -79,6 +82,15 @@ export class AppRegistry implements FunctionHandler {
     this.#apps.set(key, handler);
     if (this.#waiting.has(key)) this.#clock.soon(() => this.#handOver(key));
     else this.#served.set(key, handler);
+  }
+
+  /** No other application comes: from now on a request for one is refused at once, for this reason (AppRegistry.A6). */
+  complete(why: string): void {
+    this.#whyNoOther = why;
+    for (const [key, list] of this.#waiting) {
+      const [first] = list;
+      if (first !== undefined && !this.#apps.has(key)) this.#refuse(key, () => true, this.#unknown(first.header.app, why));
+    }
   }
 
   /** Another handler serves an application that is there. */
@@ -126,6 +138,7 @@ export class AppRegistry implements FunctionHandler {
   }
 
   #wait(key: number, channel: Channel, header: FrameHeader, payload: Uint8Array, fresh: boolean): void {
+    if (this.#whyNoOther !== undefined && !this.#apps.has(key)) throw this.#unknown(header.app, this.#whyNoOther);
     if (this.#waitingCount >= this.#waitingMax || this.#waitingBytes + payload.length > this.#waitingBytesMax) {
       const error = this.#unknown(header.app, `and ${this.#waitingCount} requests with ${this.#waitingBytes} bytes wait already`);
       this.#refuse(key, ({ request }) => request.channel === channel, error); // AppRegistry.A3
@@ -166,7 +179,9 @@ export class AppRegistry implements FunctionHandler {
   }
 
   #unknown(app: number, why: string): WeighbridgeError {
-    return new WeighbridgeError("UNKNOWN_APP", `this node has no application ${app}, ${why}`, { retryable: true });
+    return new WeighbridgeError("UNKNOWN_APP", `this node has no application ${app}, ${why}`, {
+      retryable: this.#whyNoOther === undefined,
+    });
   }
 }
 

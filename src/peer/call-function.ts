@@ -2,14 +2,16 @@
 // owners of parts are cut by the router (worker/function-client.ts); both send the same frames (function-call.ts).
 
 import type { Clock } from "../base/clock.ts";
-import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
-import { WeighbridgeError } from "../base/errors.ts";
+import { checkNotAborted, Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
+import { WeighbridgeError, withOutcome } from "../base/errors.ts";
 import type { Contract, JsonContract } from "../contracts/contract.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
+import { outcomeOfCall, tellsOutcome } from "./call-outcome.ts";
 import type { CallWindow } from "./call-window.ts";
 import type { Channel } from "./channel.ts";
 import { functionCalls } from "./function-call.ts";
 import { type ServedFunction, servedFunction } from "./served-function.ts";
+import { unheard } from "./unheard-update.ts";
 
 /** The control plane passes everything else. */
 export const CONTROL_PRIORITY: number = 1 << 30;
@@ -21,13 +23,18 @@ export type CallOptions = WaitOptions & {
   readonly window?: CallWindow | undefined;
 };
 
-/** Rejects with the handler's or the channel's error, QUEUE_FULL (nothing sent), DEADLINE or ABORTED (it goes on). */
+/**
+ * Rejects with the handler's or the channel's error, QUEUE_FULL (nothing sent), DEADLINE or ABORTED (it goes on). A
+ * signal that has fired already sends nothing. The failure of what was sent says what became of it (UnheardUpdate.U1).
+ */
 export async function callFunction<Q extends Fields, R extends Fields>(
   channel: Channel,
   fn: Contract<Q, R>,
   request: FieldValues<Q>,
   { clock, priority = CONTROL_PRIORITY, window, ...wait }: CallOptions,
 ): Promise<FieldValues<R>> {
+  const what = `${channel.name} to answer ${fn.name}`;
+  checkNotAborted(what, wait);
   const response = new Deferred<FieldValues<R>>();
   const calls = functionCalls({
     ...{ fn, request, priority, number: channel.nextCallNumber(), scope: 0 },
@@ -35,7 +42,7 @@ export async function callFunction<Q extends Fields, R extends Fields>(
     ended: () => window?.close(byteCount),
     failed: (error) => {
       window?.close(byteCount);
-      response.reject(error);
+      response.reject(tellsOutcome(fn) ? withOutcome(error, outcomeOfCall(fn, error, calls)) : error);
     },
   });
   const byteCount = calls.reduce((sum, call) => sum + call.byteCount, 0);
@@ -46,7 +53,11 @@ export async function callFunction<Q extends Fields, R extends Fields>(
   }
   window?.open(byteCount);
   for (const call of calls) channel.send(call, true);
-  return await waitFor(response.promise, `${channel.name} to answer ${fn.name}`, clock, wait);
+  try {
+    return await waitFor(response.promise, what, clock, wait);
+  } catch (thrown) {
+    throw tellsOutcome(fn) ? unheard(thrown, response.promise) : thrown;
+  }
 }
 
 /** As `callFunction`, for functions of JSON bodies. */

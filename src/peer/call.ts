@@ -100,7 +100,8 @@ export abstract class Call {
 export function detachedError({ isUpdate, sendCount }: Pick<Call, "isUpdate" | "sendCount">): WeighbridgeError {
   const what = "the memory of one of its arrays was transferred away, or shrunk, before the call ended";
   const applied = sendCount > 0 ? "the update may have been applied, in part or whole" : "other parts of the update may have been applied";
-  return new WeighbridgeError("BUFFER_DETACHED", `${what}; ${isUpdate ? applied : "nothing was changed by it"}`);
+  const outcome = !isUpdate ? undefined : sendCount > 0 ? "unknown" : "not-applied";
+  return new WeighbridgeError("BUFFER_DETACHED", `${what}; ${isUpdate ? applied : "nothing was changed by it"}`, { outcome });
 }
 
 /** What replaces a call that was withdrawn, until the receiver has answered (Call.K3). Its answer is nobody's. */
@@ -172,7 +173,8 @@ export function leftError(node: number, { isUpdate, epoch }: Pick<Call, "isUpdat
   const error = nodeDeadError(node, "left");
   if (epoch === 0) return error;
   if (isUpdate && isOut) return lostErrors("LINK_LOST", error.message).lost;
-  return new WeighbridgeError("WRONG_EPOCH", `${error.message}: nothing was applied`, { retryable: true });
+  const outcome = isUpdate ? "not-applied" : undefined;
+  return new WeighbridgeError("WRONG_EPOCH", `${error.message}: nothing was applied`, { retryable: true, outcome });
 }
 
 /**
@@ -189,8 +191,9 @@ export function lostErrors(
   reason: string,
 ): { readonly lost: WeighbridgeError; readonly unsent: WeighbridgeError } {
   const applied = "the update had left and may have been applied, once at most; it is not sent again";
-  const mayCount = new WeighbridgeError("LINK_LOST", `${reason}: ${applied}`);
+  const mayCount = new WeighbridgeError("LINK_LOST", `${reason}: ${applied}`, { outcome: "unknown" });
   // Nobody knows whether the node is dead: a step may be repeated, but the update itself is not sent again.
-  const lost = code === "LINK_LOST" ? mayCount : new WeighbridgeError(code, mayCount.message, { retryable: true, cause: mayCount });
+  const options = { retryable: true, outcome: "unknown", cause: mayCount } as const;
+  const lost = code === "LINK_LOST" ? mayCount : new WeighbridgeError(code, mayCount.message, options);
   return { lost, unsent: new WeighbridgeError(code, `${reason}: nothing was applied`, { retryable: true }) };
 }

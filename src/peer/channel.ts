@@ -21,9 +21,9 @@
 //   ReceivedRequests.S4. Nobody waits for a request that its caller gave up before it came: nothing below `settled` is
 //       sent again.
 
-import { WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";
-import { decodeFailure, type Failure, fromFailure, handlerStack, toFailure } from "../wire/failure.ts";
+import { decodeFailure, type Failure, fromFailure, handlerStack, outcomeOfFailure, toFailure } from "../wire/failure.ts";
 import { type FrameHeader, Kind, REQUESTS_OPEN_MAX, type RequestLabel } from "../wire/frame.ts";
 import { encodeJson } from "../wire/json-body.ts";
 import { nameOf } from "../wire/node-id.ts";
@@ -63,6 +63,8 @@ export class Channel {
   conversation = 1;
   /** The other node has said that it leaves: a link that breaks afterwards is expected. */
   isLeaving = false;
+  /** The node and incarnation for which a pulse speaks here (Peer.P8); a channel of a pulse has no id. */
+  pulseOf: { readonly node: number; readonly incarnation: number } | undefined;
   readonly #host: ChannelHost;
   readonly #pending = new PendingCalls();
   readonly #writer: FrameWriter;
@@ -98,6 +100,11 @@ export class Channel {
   /** The request number expected next from the other side, for the hello. */
   get expects(): number {
     return this.received.expected;
+  }
+
+  /** Whether either side has numbered a request of this conversation. */
+  get hasBegun(): boolean {
+    return this.#pending.next > 1 || this.received.expected > 1;
   }
 
   /** Calls that have not ended yet. */
@@ -161,6 +168,11 @@ export class Channel {
     this.#writer.send(call);
   }
 
+  /** Writes what waits to leave, now and not after the current call stack. */
+  flush(): void {
+    this.#writer.flush();
+  }
+
   /** Whether a node that expects this request next can resume; if not, it has forgotten the conversation. */
   canResumeAt(expects: number): boolean {
     return this.#pending.canResumeAt(expects);
@@ -191,6 +203,14 @@ export class Channel {
     for (const each of unlinked) each();
   }
 
+  /** Ends the link that is there, at once. */
+  cutLink(): void {
+    const { link } = this;
+    if (link === undefined) return;
+    this.detach(link);
+    link.destroy();
+  }
+
   /** Calls `unlinked` once, when the link that is there now, or the next one, is gone. Another may come. */
   whenUnlinked(unlinked: () => void): void {
     this.#unlinked.push(unlinked);
@@ -210,18 +230,9 @@ export class Channel {
 
   /** The other node has a new incarnation, which knows none of our calls. Returns those that may be sent again. */
   renew(incarnation: number, error: WeighbridgeError): Call[] {
-    const { link } = this;
-    if (link !== undefined) {
-      this.detach(link); // it was with the old incarnation
-      link.destroy();
-    }
     // The same incarnation has forgotten what it took.
-    this.#fates.decide(() => (incarnation === this.incarnation ? "unknown" : "dropped"));
-    this.incarnation = incarnation;
+    this.#beginAnew(incarnation, incarnation === this.incarnation ? "unknown" : "dropped");
     this.since = incarnation;
-    this.conversation++;
-    this.received = new ReceivedRequests();
-    this.#gapNoticed = 0;
     const calls = [...this.#pending.giveUp(), ...this.#writer.takeWaiting()];
     this.#pending.restart();
     const again = calls.filter((call) => call.isIdempotent);
@@ -236,17 +247,18 @@ export class Channel {
    * and with their stamps, and that process knows which of them were applied (Channel.N7).
    */
   continueWith(incarnation: number): void {
-    const { link } = this;
-    if (link !== undefined) {
-      this.detach(link);
-      link.destroy();
-    }
-    this.#fates.decide(() => "unknown");
+    this.#beginAnew(incarnation, "unknown");
+    this.#pending.renumber();
+  }
+
+  /** The conversation begins anew, with this incarnation. `fate`: of updates that were given up. */
+  #beginAnew(incarnation: number, fate: CallFate["outcome"]): void {
+    this.cutLink(); // answers on it have numbers that are used again now
+    this.#fates.decide(() => fate);
     this.incarnation = incarnation;
     this.conversation++;
     this.received = new ReceivedRequests();
     this.#gapNoticed = 0;
-    this.#pending.renumber();
   }
 
   /** The same incarnation goes on; it expects this request next (Call.K4), if it says so. */
@@ -303,7 +315,7 @@ export class Channel {
     const call = this.#pending.at(request);
     if (call === undefined) return;
     this.#settle(request);
-    call.failed(fromFailure(failure, this.name));
+    call.failed(fromFailure(failure, this.name, call.isUpdate ? outcomeOfFailure(failure) : undefined));
   }
 
   // Frames in.
@@ -349,7 +361,7 @@ export class Channel {
       last = call.answered(header, bytes, at);
     } catch (thrown) {
       this.#settle(request);
-      call.failed(thrown instanceof WeighbridgeError ? thrown : fromFailure(toFailure(thrown), this.name));
+      call.failed(isWeighbridgeError(thrown) ? thrown : fromFailure(toFailure(thrown), this.name));
       return;
     }
     if (last && pending.at(request) === call) this.#settle(request); // else its callback ended the channel
@@ -442,12 +454,6 @@ export class Channel {
     this.#writer.answerCopy(label, source, from, byteCount);
   }
 
-  /** Answers with a copy of these bytes, which leaves before the handler returns if the link takes it. */
-  answerNow(label: RequestLabel, source: Uint8Array, from: number, byteCount: number): void {
-    this.#writer.answerCopy(label, source, from, byteCount);
-    this.#writer.flush();
-  }
-
   /** Answers with these bytes by reference; `held` is released when they have left or never will. */
   answerHeld(label: RequestLabel, payload: Uint8Array, held?: Held): void {
     this.answer(new Answer(keptLabel(label), held === undefined ? { payload } : { payload, held }));
@@ -469,7 +475,8 @@ export class Channel {
     this.#host.metrics.requestsFailed++;
     const failure = toFailure(thrown);
     const called = this.#host.handlers[label.functionId]?.nameOf?.(label) ?? label.functionId;
-    this.#host.peerLog.logFailure(failure, { node: this.name, function: called, request: label.request }, handlerStack(thrown));
+    if (!isWeighbridgeError(thrown) || thrown.isLogged !== true)
+      this.#host.peerLog.logFailure(failure, { node: this.name, function: called, request: label.request }, handlerStack(thrown));
     const payload = encodeJson(failure);
     this.answerRemembered(label.request, [new Answer(keptLabel(label), { kind: Kind.FAILURE, payload })]);
   }

@@ -5,6 +5,9 @@
 //                          ├── other hello read, accepted ──► open ──► closed
 //   accepted ── waits ─────┘            └── refused: failure sent ───► closed
 //
+// Between processes of one host the acceptor's hello may offer memory (MemoryUpgrade). The dialer then answers with a
+// second hello before anything else, and what the acceptor writes waits for it.
+//
 // Invariants:
 //   Connection.H1. Before the handshake is done only a hello, or a failure instead, is accepted; after a refusal,
 //       nothing.
@@ -14,16 +17,17 @@
 //   Connection.H4. A channel gets frames only from its present link: the code that takes a link from its channel closes
 //       it, and a closed link drops what it has read.
 //   Connection.H5. While the channel pauses the link, frames that were read already wait too.
+//   Connection.H7. Nothing lies between the frame that ends the use of the socket and the first in shared memory.
 //   Connection.H6. A peer of another protocol version gets a failure, and both sides name both versions.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { asError, reasonOf, WeighbridgeError } from "../base/errors.ts";
-import type { Link } from "../transport/transport.ts";
+import type { Link, MemoryUpgrade } from "../transport/transport.ts";
 import { decodeFailure, fromFailure, toFailure } from "../wire/failure.ts";
-import { encodeHeader, FrameHeader, HEADER_BYTES, Kind, PROTOCOL_VERSION, paddedBytes } from "../wire/frame.ts";
+import { FrameHeader, HEADER_BYTES, Kind, PROTOCOL_VERSION } from "../wire/frame.ts";
 import { FrameReader, type FrameSink, malformed } from "../wire/frame-reader.ts";
 import { type Hello, helloShape, OPENING_BYTES, psliteHint, quoteOpening, READS_RUNS, readOpening, strangeOpening } from "../wire/hello.ts";
-import { decodeJson, encodeJson } from "../wire/json-body.ts";
+import { decodeJson, jsonFrame } from "../wire/json-body.ts";
 import type { Channel } from "./channel.ts";
 import type { PeerMetrics } from "./channel-host.ts";
 import { PausableLink } from "./pausable-link.ts";
@@ -64,6 +68,11 @@ export class Connection implements FrameSink {
   #bytesRead = 0;
   /** We said hello first. */
   #isDialer = false;
+  readonly #upgrade: MemoryUpgrade | undefined;
+  /** What we said. */
+  #ownHello: Hello | undefined;
+  /** The other side owes us an answer to our offer of memory. */
+  #isOffering = false;
   #channel: Channel | undefined;
   #problem: WeighbridgeError | undefined;
   #isClosed = false;
@@ -73,6 +82,7 @@ export class Connection implements FrameSink {
     this.reader = new FrameReader(this, this.#handshake);
     this.reader.counts = host.metrics;
     this.reader.closed = (cause) => this.#closed(cause);
+    this.#upgrade = link.upgrade;
     this.link = new PausableLink(link, this.reader, () => host.clock.soon(() => this.#goOn()));
     this.#cancelTimer = host.clock.after(host.helloTimeoutMs, () => {
       this.#problem = new WeighbridgeError("DEADLINE", `${link.remote} did not say who it is within ${host.helloTimeoutMs} ms`);
@@ -86,8 +96,46 @@ export class Connection implements FrameSink {
   }
 
   sendHello(hello: Hello): void {
-    if (this.#channel === undefined) this.#isDialer = true;
-    this.#sendJson(Kind.HELLO, hello);
+    this.#isDialer = true;
+    this.#ownHello = hello;
+    const host = this.#upgrade?.host;
+    this.#sendJson(Kind.HELLO, host === undefined ? hello : { ...hello, sharedMemory: { host } });
+  }
+
+  /** Our hello as the acceptor, with an offer of memory to a dialer of our host. */
+  #reply(reply: Hello, { sharedMemory }: Hello): void {
+    const upgrade = this.#upgrade;
+    const offer = upgrade !== undefined && sharedMemory?.host === upgrade.host ? upgrade.offer() : undefined;
+    this.#sendJson(Kind.HELLO, offer === undefined ? reply : { ...reply, sharedMemory: { offer } });
+    if (upgrade === undefined || offer === undefined) return;
+    upgrade.hold();
+    this.#isOffering = true;
+    this.reader.sink = this;
+  }
+
+  /** As the dialer: answers an offer, and goes on in memory if it can. */
+  #answerOffer({ sharedMemory }: Hello): void {
+    const upgrade = this.#upgrade;
+    if (upgrade === undefined || sharedMemory?.offer === undefined) return;
+    this.#checkSwitch();
+    const proof = upgrade.take(sharedMemory.offer);
+    this.#sendJson(Kind.HELLO, { ...this.#ownHello, sharedMemory: { proof } });
+    if (proof !== undefined) upgrade.begin();
+  }
+
+  /** As the acceptor: the dialer's second hello says whether it goes on in memory. */
+  #takeAnswer(channel: Channel, body: Uint8Array): void {
+    const { sharedMemory } = decodeJson(helloShape, "a hello", body);
+    const proof = sharedMemory?.proof;
+    if (proof !== undefined) this.#checkSwitch();
+    this.#isOffering = false;
+    this.reader.sink = channel;
+    this.#upgrade?.settle(proof);
+  }
+
+  /** Connection.H7 */
+  #checkSwitch(): void {
+    if (this.reader.isInsideFrame) throw this.#badHello("more behind a hello that ends the use of its socket");
   }
 
   // FrameSink, until the hello; then the channel is.
@@ -161,7 +209,11 @@ export class Connection implements FrameSink {
   }
 
   frame(header: FrameHeader, bytes: Uint8Array, at: number): void {
-    if (this.#problem === undefined) this.#takeHello(header, bytes.subarray(at, at + header.payloadBytes));
+    if (this.#problem !== undefined) return;
+    const channel = this.#isOffering ? this.#channel : undefined;
+    if (channel === undefined) this.#takeHello(header, bytes.subarray(at, at + header.payloadBytes));
+    else if (header.kind === Kind.HELLO) this.#takeAnswer(channel, bytes.subarray(at, at + header.payloadBytes));
+    else channel.frame(header, bytes, at); // it refuses our hello; anything else is no answer
   }
 
   #takeHello(header: FrameHeader, body: Uint8Array): void {
@@ -181,7 +233,8 @@ export class Connection implements FrameSink {
       this.#buffer = this.#host.readBuffers.take();
       this.reader.moveTo(this.#buffer); // Connection.H3
       this.reader.sink = channel;
-      if (reply !== undefined) this.sendHello(reply);
+      if (reply === undefined) this.#answerOffer(hello);
+      else this.#reply(reply, hello);
       channel.attach(this.link, hello.capabilities?.includes(READS_RUNS) === true);
     } catch (thrown) {
       this.#host.metrics.badHellos++;
@@ -205,12 +258,6 @@ export class Connection implements FrameSink {
   }
 
   #sendJson(kind: typeof Kind.HELLO | typeof Kind.FAILURE, value: unknown): void {
-    const body = encodeJson(value);
-    const frame = new Uint8Array(HEADER_BYTES + paddedBytes(body.length));
-    const header = new FrameHeader().reset(kind, 0);
-    header.payloadBytes = body.length;
-    encodeHeader(header, new Uint32Array(frame.buffer), 0);
-    frame.set(body, HEADER_BYTES);
-    this.link.write([frame], () => {});
+    this.link.write([jsonFrame(new FrameHeader().reset(kind, 0), value)], () => {});
   }
 }

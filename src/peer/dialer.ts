@@ -123,6 +123,6 @@ export class Dialer {
     const delayMs = Math.min(REDIAL_DELAY_MAX_MS, REDIAL_DELAY_MS * 2 ** Math.min(round, 10)) / addressCount;
     dial.address = next;
     if (others.length > 0) dial.others = [...rest, address];
-    clock.after(delayMs, () => this.#connect(dial)); // Dialer.P3
+    clock.after(delayMs, () => this.#connect(dial), true); // Dialer.P3
   }
 }

@@ -4,13 +4,17 @@
 import type { Clock } from "../base/clock.ts";
 import { Random } from "../base/random.ts";
 
+/** Which frames are lost, doubled and swapped. */
 export type FaultOptions = {
+  /** How many of a hundred frames are dropped. */
   readonly dropPercent: number;
+  /** How many of a hundred frames are sent twice. */
   readonly duplicatePercent: number;
   /** Frames held back until another one has passed. */
   readonly reorderPercent: number;
   /** How long a held frame waits if no other follows. */
   readonly delayMs: number;
+  /** One seed, one sequence of faults. */
   readonly seed: number;
 };
 

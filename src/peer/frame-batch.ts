@@ -7,19 +7,28 @@
 //   FrameBatch.B2. A page is written to again only after the write that carried it was flushed.
 //   FrameBatch.B3. Where the reader takes runs, a small frame that is like the one right before it joins it in a run
 //       (wire/frame.ts).
+//       (wire/frame.ts). A whole request of a function by name, or its answer, joins the one right before it in a
+//       bundle instead: so what is sent in one turn for one node travels as one frame.
 //   FrameBatch.B4. The bytes behind a payload are 0, whatever the page held before: nobody reads what others were sent.
 
 import { AssertionError } from "../base/assert.ts";
 import {
+  addToBundle,
+  BUNDLE_BYTES_MAX,
   continuesRun,
   encodeHeader,
   FrameHeader,
+  fitsBundle,
   HEADER_BYTES,
+  ITEM_BYTES,
   Kind,
   lengthenRun,
+  MARK_MAX,
+  openBundle,
   paddedBytes,
   RUN_MORE_MAX,
   RUN_PAYLOAD_BYTES_MAX,
+  stampBundle,
   stepRun,
 } from "../wire/frame.ts";
 
@@ -137,6 +146,67 @@ export type FrameBatch = {
   take(): TakenFrames;
 };
 
+/** The last frame of a batch, as long as others may join it in a bundle (FrameBatch.B3, Frame.B1, Frame.B2). */
+class OpenBundle {
+  #words: Uint32Array = NO_PAGE.words;
+  /** Where the header of its first frame lies, in words; NOWHERE: there is none. */
+  #at = NOWHERE;
+  #isRequest = true;
+  #epoch = 0;
+  #firstRequest = 0;
+  #lastRequest = 0;
+  /** Of its first update; 0 without any. */
+  #stamp = 0;
+  #byteCount = 0;
+  #isAlone = true;
+
+  /** This frame has a header of its own, at word index `at`. False: it takes no others. */
+  begin(header: FrameHeader, words: Uint32Array, at: number): boolean {
+    this.#at = NOWHERE;
+    if (!fitsBundle(header)) return false;
+    this.#at = at;
+    this.#words = words;
+    this.#isRequest = header.kind === Kind.REQUEST;
+    this.#epoch = header.epoch;
+    this.#firstRequest = header.request;
+    this.#lastRequest = header.request;
+    this.#stamp = header.stamp;
+    this.#byteCount = paddedBytes(header.payloadBytes);
+    this.#isAlone = true;
+    return true;
+  }
+
+  /** The next frame joins none. */
+  close(): void {
+    this.#at = NOWHERE;
+  }
+
+  takes(header: FrameHeader): boolean {
+    if (this.#at === NOWHERE || (header.kind === Kind.REQUEST) !== this.#isRequest || !fitsBundle(header)) return false;
+    if (this.#byteCount + ITEM_BYTES + paddedBytes(header.payloadBytes) > BUNDLE_BYTES_MAX) return false;
+    if (!this.#isRequest) return Math.abs(header.request - this.#firstRequest) <= MARK_MAX;
+    if (header.request !== this.#lastRequest + 1 || header.epoch !== this.#epoch) return false;
+    const distance = header.stamp - this.#stamp;
+    return header.stamp === 0 || this.#stamp === 0 || (distance > 0 && distance < MARK_MAX);
+  }
+
+  /** Writes the item of a frame that it takes, at word index `at` of the same page. */
+  add(header: FrameHeader, at: number): void {
+    const words = this.#words;
+    const { stamp } = header;
+    if (this.#isAlone) openBundle(words, this.#at, this.#isRequest, this.#stamp);
+    this.#isAlone = false;
+    if (stamp !== 0 && this.#stamp === 0) {
+      this.#stamp = stamp;
+      stampBundle(words, this.#at, header);
+    }
+    this.#lastRequest = header.request;
+    this.#byteCount += ITEM_BYTES + paddedBytes(header.payloadBytes);
+    const requestMark = stamp === 0 ? 0 : 1 + stamp - this.#stamp;
+    addToBundle(words, this.#at, at, header, this.#isRequest ? requestMark : header.request - this.#firstRequest, this.#byteCount);
+  }
+}
+
 export class EncodedFrames implements FrameBatch {
   readonly #pool: PagePool;
   #taken: TakenBatch;
@@ -148,7 +218,8 @@ export class EncodedFrames implements FrameBatch {
   readonly #last = new FrameHeader();
   #lastAt = NOWHERE;
   #lastMore = 0;
-  /** Whether the reader takes runs. */
+  readonly #bundle = new OpenBundle();
+  /** Whether the reader takes runs and bundles. */
   takesRuns = false;
 
   constructor(pool: PagePool) {
@@ -164,10 +235,16 @@ export class EncodedFrames implements FrameBatch {
     return this.#page;
   }
 
-  /** Writes the header, unless the frame joins a run. */
+  /** Writes the header, unless the frame joins a run or a bundle. */
   begin(header: FrameHeader, inlineBytes: number): number {
     const padded = paddedBytes(inlineBytes);
-    if (this.#lastAt === NOWHERE || !this.#joinsRun(header, inlineBytes, padded)) return this.#beginAlone(header, inlineBytes);
+    if (this.#lastAt === NOWHERE || !this.#joinsRun(header, inlineBytes, padded)) {
+      if (!this.#bundle.takes(header) || this.#fill + ITEM_BYTES + padded > this.#page.bytes.length)
+        return this.#beginAlone(header, inlineBytes);
+      this.#bundle.add(header, this.#fill >> 2);
+      this.#fill += ITEM_BYTES;
+      this.#taken.byteCount += ITEM_BYTES;
+    }
     const at = this.#fill;
     if (padded !== inlineBytes) this.#clearLast(at + padded);
     this.#fill = at + padded;
@@ -181,7 +258,8 @@ export class EncodedFrames implements FrameBatch {
     if (this.#fill + HEADER_BYTES + padded > this.#page.bytes.length) this.#turnPage();
     const at = this.#fill;
     encodeHeader(header, this.#page.words, at >> 2);
-    if (this.takesRuns) this.#mayOpenRun(header, inlineBytes, at);
+    if (this.takesRuns && !this.#bundle.begin(header, this.#page.words, at >> 2)) this.#mayOpenRun(header, inlineBytes, at);
+    else this.#lastAt = NOWHERE;
     if (padded !== inlineBytes) this.#clearLast(at + HEADER_BYTES + padded);
     this.#fill = at + HEADER_BYTES + padded;
     this.#taken.byteCount += HEADER_BYTES + padded;
@@ -239,6 +317,7 @@ export class EncodedFrames implements FrameBatch {
     this.#fill = 0;
     this.#sealed = 0;
     this.#lastAt = NOWHERE;
+    this.#bundle.close();
     this.#taken = new TakenBatch(this.#pool);
     return taken;
   }
@@ -250,6 +329,7 @@ export class EncodedFrames implements FrameBatch {
     this.#fill = 0;
     this.#sealed = 0;
     this.#lastAt = NOWHERE;
+    this.#bundle.close();
   }
 
   #seal(): void {

@@ -17,7 +17,7 @@ import { BLOCK_BYTES, type EncodedFields, type FrameHeader, offsetBytesOf, PAYLO
 import { FunctionFlag, FunctionId } from "../wire/function-id.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { AnswerLanding } from "./answer-landing.ts";
-import { type Call, type CallFate, IN_PLACE_BYTES_MAX } from "./call.ts";
+import { Call, type CallFate, IN_PLACE_BYTES_MAX } from "./call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX } from "./frame-batch.ts";
 
 /** Which application of the receiver a call is for; for functions with numbers of their own. */
@@ -37,8 +37,6 @@ export type FunctionCallOptions<Q extends Fields, R extends Fields> = {
   readonly address?: CallAddress | undefined;
   /** Where the response lands, for a function whose response is one array. */
   readonly into?: Uint8Array | undefined;
-  /** Whether `answered` copies the response: then a small one is passed where it was read, and does not land. */
-  readonly passing?: boolean | undefined;
   /** Left out where nobody looks at the response: one that lands in `into`, or is empty, is not read then. */
   readonly answered?: ((response: FieldValues<R>) => void) | undefined;
   /** The call succeeded, right after `answered`; gets the length of the response. */
@@ -203,14 +201,13 @@ class FunctionCall implements Call, CallFate {
   /** Whether this frame has the whole answer, which fills the caller's array. */
   #landsWhole(header: FrameHeader, payloadBytes: number): boolean {
     const into = this.#into;
-    if (into === undefined || payloadBytes !== into.length || this.options.passing === true) return false;
+    if (into === undefined || payloadBytes !== into.length) return false;
     return totalBytesOf(header) === payloadBytes && offsetBytesOf(header) === 0;
   }
 
   #landingOf(): AnswerLanding {
-    const { fn, passing } = this.options;
-    const isKept = fn.keepsAnswers || this.encoded.byteCount > PAYLOAD_BYTES_MAX; // FunctionHost.H4
-    this.#landing ??= new AnswerLanding(this.#into, isKept, passing);
+    const isKept = this.options.fn.keepsAnswers || this.encoded.byteCount > PAYLOAD_BYTES_MAX; // FunctionHost.H4
+    this.#landing ??= new AnswerLanding(this.#into, isKept);
     return this.#landing;
   }
 
@@ -244,27 +241,16 @@ class FunctionCall implements Call, CallFate {
 }
 
 /** One of several frames of a call. */
-class PartCall implements Call {
-  readonly priority: number;
-  readonly epoch: number;
-  request = 0;
-  stamp = 0;
-  sentAtMs = 0;
-  sendCount = 0;
+class PartCall extends Call {
   readonly whole: FunctionCall;
   readonly #from: number;
   readonly #to: number;
 
   constructor(whole: FunctionCall, from: number, to: number) {
-    this.priority = whole.priority;
-    this.epoch = whole.epoch;
+    super(whole.priority, whole.epoch);
     this.whole = whole;
     this.#from = from;
     this.#to = to;
-  }
-
-  get isCall(): true {
-    return true;
   }
 
   get functionId(): number {
@@ -332,7 +318,7 @@ function scopeOf(call: Call): number {
 }
 
 /** Copies small payloads, and small chunks before a large one, into the batch; attaches the others. */
-function writeFrame(header: FrameHeader, batch: FrameBatch, chunks: readonly Uint8Array[], byteCount: number): void {
+export function writeFrame(header: FrameHeader, batch: FrameBatch, chunks: readonly Uint8Array[], byteCount: number): void {
   const inlineCount = byteCount <= INLINE_BYTES_MAX ? chunks.length : leadingSmall(chunks);
   let inlineBytes = 0;
   for (let i = 0; i < inlineCount; i++) inlineBytes += (chunks[i] as Uint8Array).length;

@@ -160,16 +160,16 @@ export class FunctionHost<C> implements FunctionHandler {
 
   /** A node died or came back: what it left unfinished is dropped. */
   forgetNode(id: number): void {
-    this.assembly.forgetNode(id);
+    this.assembly.unfinished.forgetWorker(id); // RequestAssembly.G3
   }
 
   /** What came of unfinished requests of this node through another channel belongs to this one. */
   handOver(channel: Channel): void {
-    this.assembly.handOver(channel);
+    this.assembly.unfinished.handOver(channel);
   }
 
   close(): void {
-    this.assembly.close();
+    this.assembly.unfinished.close();
   }
 
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {

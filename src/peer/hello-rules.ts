@@ -4,7 +4,7 @@
 
 import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import { type Hello, jobConflict, jobNameOf } from "../wire/hello.ts";
-import { nameOf, rankOf, roleOf } from "../wire/node-id.ts";
+import { nameOf, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RosterView } from "../wire/roster.ts";
 import type { Channel } from "./channel.ts";
 
@@ -19,6 +19,12 @@ export function replacedError(node: number, incarnation: number, newer: number):
 
 export function restartedError({ name }: Channel): WeighbridgeError {
   const message = `${name} was restarted; whether what it had not answered was applied is lost with it`;
+  return new WeighbridgeError("NODE_DEAD", message, { retryable: true });
+}
+
+/** For what a node without a number had open with the scheduler (Peer.P9). */
+export function unlinkedError({ name }: Channel): WeighbridgeError {
+  const message = `the link to ${name} broke; whether what it had not answered was applied is not known`;
   return new WeighbridgeError("NODE_DEAD", message, { retryable: true });
 }
 
@@ -42,10 +48,11 @@ export function checkJob(own: string, { job, kind, node }: Hello): void {
 
 /**
  * Throws BAD_REQUEST unless a dialer is of the kind that its number says, and one with a number names its job
- * (Peer.P6).
+ * (Peer.P6). A pulse has the number of its node.
  */
 export function checkDialer({ node, kind, job }: Hello): void {
-  const isKind = node === 0 ? kind !== "scheduler" : kind === roleOf(node);
+  const isKind =
+    node === 0 ? kind !== "scheduler" && kind !== "pulse" : kind === roleOf(node) || (kind === "pulse" && node !== SCHEDULER_ID);
   if (!isKind) throw badRequest(`node ${node} claims to be a ${kind}, which it cannot be`);
   if (node !== 0 && job === "") throw badRequest(`${nameOf(node)} does not name its job; a node that has a rank knows it`);
 }

@@ -2,7 +2,7 @@
 // a pause bounds what is answered, not only what is read, since one buffer of small requests can request gigabytes
 // (Connection.H5). Once it is closed they are dropped (Connection.H4).
 
-import type { Link } from "../transport/transport.ts";
+import type { Link, MemoryUpgrade } from "../transport/transport.ts";
 import type { FrameReader } from "../wire/frame-reader.ts";
 
 export class PausableLink implements Link {
@@ -20,6 +20,10 @@ export class PausableLink implements Link {
 
   get remote(): string {
     return this.inner.remote;
+  }
+
+  get upgrade(): MemoryUpgrade | undefined {
+    return this.inner.upgrade;
   }
 
   write(chunks: readonly Uint8Array[], flushed: () => void): void {

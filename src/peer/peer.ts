@@ -10,6 +10,10 @@
 //   Peer.P6. A dialer that has a number names its job and shows the token that its node registered with, if the roster
 //       has it: knowing a number is not enough to break another's link, reset its conversation or speak for it.
 //   Peer.P7. Two nodes of one role have one connection, whichever dialed. If both dial at once, the lower id's wins.
+//   Peer.P8. A pulse shows what its node would show (Peer.P6), and gets a channel without a number: the node's own link
+//       and conversation stay as they are.
+//   Peer.P9. A node without a number begins each link with a new conversation: the scheduler cannot know it again, and
+//       has numbered nothing yet on the channel that it opens for that link.
 
 import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
@@ -30,7 +34,7 @@ import { type FaultOptions, Faults } from "./faults.ts";
 import { PagePool } from "./frame-batch.ts";
 import { FunctionHost, ServedCall } from "./function-host.ts";
 import type { Gateway, GatewayHost, PeerConnection } from "./gateway.ts";
-import { checkDialer, checkJob, dialsItself, replacedError, restartedError } from "./hello-rules.ts";
+import { checkDialer, checkJob, dialsItself, replacedError, restartedError, unlinkedError } from "./hello-rules.ts";
 import { PeerLog } from "./peer-log.ts";
 import type { AcceptedNode, DialOptions, PeerEvents, PeerOptions } from "./peer-options.ts";
 import { PlainMemory } from "./request-assembly.ts";
@@ -63,6 +67,10 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   events: PeerEvents = {};
   /** As ChannelHost's; a replicated server sets it. */
   outputOf: ChannelHost["outputOf"];
+  /**
+   * Whether what this node writes to that one is held back for long: it is silent itself. A replicated server sets it.
+   */
+  isMuteTo: (node: number) => boolean = () => false;
   readonly #transport: Transport;
   readonly #gateway: Gateway | undefined;
   readonly #faults: FaultOptions | undefined;
@@ -172,6 +180,12 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     yield* this.#channels.values();
   }
 
+  /** The nodes whose links share memory with this one's; undefined: none does. */
+  sharing(): readonly number[] | undefined {
+    const nodes = [...this.#channels.values()].filter(({ link }) => link?.upgrade?.isShared === true).map(({ id }) => id);
+    return nodes.length === 0 ? undefined : nodes;
+  }
+
   /** Where this channel's node is dialed; undefined for one that dials us. */
   addressOf(channel: Channel): Address | undefined {
     return this.#dialer.addressOf(channel);
@@ -197,7 +211,6 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     if (channel === undefined || channel.ended !== undefined) channel = this.#newChannel(id, incarnation);
     else if (channel.link !== undefined && !this.#dialer.has(channel)) return channel; // Peer.P7
     if (channel.incarnation < incarnation && channel.incarnation !== 0) {
-      this.#replaceLink(channel); // the old incarnation's answers on it have numbers that are used again now
       if (channel.incarnation >= continues) channel.continueWith(incarnation);
       else this.#renew(channel, incarnation);
     }
@@ -269,7 +282,8 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     const { channel } = connection;
     if (cause !== undefined && !this.#closed) {
       const fields = { remote: connection.link.remote, node: channel?.name, reason: cause.message };
-      const isExpected = this.isLeaving || channel?.isLeaving === true || (cause instanceof WeighbridgeError && cause.retryable);
+      const isOwnFault = this.isLeaving || (channel !== undefined && this.isMuteTo(channel.id));
+      const isExpected = isOwnFault || channel?.isLeaving === true || (cause instanceof WeighbridgeError && cause.retryable);
       this.peerLog.log(isExpected ? "debug" : "warn", "link broken", fields);
     }
     this.#dialer.ended(connection, cause);
@@ -316,9 +330,11 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
       const message = `${dial.address} ${isOlder ? "still is an older" : "is a later"} incarnation of ${channel.name}`;
       throw new WeighbridgeError("NO_ROUTE", message, { retryable: true });
     }
-    if (channel.link !== undefined) this.#replaceLink(channel);
+    channel.cutLink(); // Peer.P1
     const isRestarted = channel.incarnation !== 0 && hello.incarnation !== channel.incarnation;
-    if (isRestarted || (hello.expects !== undefined && !channel.canResumeAt(hello.expects))) this.#renew(channel, hello.incarnation);
+    const isUnknown = this.id === 0 && hello.expects !== undefined && channel.hasBegun; // Peer.P9
+    if (!isRestarted && isUnknown) this.#renew(channel, hello.incarnation, unlinkedError(channel));
+    else if (isRestarted || (hello.expects !== undefined && !channel.canResumeAt(hello.expects))) this.#renew(channel, hello.incarnation);
     else channel.resume(hello.expects);
     if (channel.incarnation === 0) channel.since = hello.incarnation;
     channel.incarnation = hello.incarnation;
@@ -331,7 +347,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   #checkNobodies({ remote }: Link): void {
     if (this.#connections.size < NOBODIES_MAX) return;
     let count = 0;
-    for (const { channel } of this.#connections) if (channel === undefined || channel.id < 0) count++;
+    for (const { channel } of this.#connections) if (channel === undefined || (channel.id < 0 && channel.pulseOf === undefined)) count++;
     if (count < NOBODIES_MAX) return;
     this.metrics.linksRefused++;
     this.peerLog.log("warn", "link refused", { remote, reason: `${count} links without a node are open already` });
@@ -357,7 +373,8 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     const { job, id: node, incarnation, packageVersion } = this;
     const kind = node === 0 ? this.#kind : roleOf(node);
     const version = packageVersion === "" ? {} : { packageVersion };
-    return { job, kind, node, incarnation, expects: channel.expects, ...version, capabilities: [READS_RUNS] };
+    const expects = node === 0 ? 1 : channel.expects; // Peer.P9
+    return { job, kind, node, incarnation, expects, ...version, capabilities: [READS_RUNS] };
   }
 
   /** What only the node we dial may know: a node that dials us and is refused must not learn our token. */
@@ -369,7 +386,17 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
   /** The channel for a node that dialed us in our own protocol (Peer.P6). */
   #acceptHello(hello: Hello): Channel {
     checkDialer(hello);
+    if (hello.kind === "pulse") return this.#acceptPulse({ ...hello, token: hello.token ?? "" });
     return this.#acceptNode(hello.node === 0 ? hello : { ...hello, token: hello.token ?? "" });
+  }
+
+  /** Peer.P8 */
+  #acceptPulse(hello: Hello): Channel {
+    if (!this.#acceptsAnonymous) throw badRequest("only the scheduler takes the pulse of a node");
+    this.events.hello?.(hello);
+    const channel = this.#newChannel(-++this.#anonymousCount, 0);
+    channel.pulseOf = { node: hello.node, incarnation: hello.incarnation };
+    return channel;
   }
 
   /** The channel for a node that dialed us; a gateway's node has no token, only an id and an incarnation. */
@@ -399,7 +426,7 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     if (hello.incarnation < known.incarnation) {
       throw replacedError(known.id, hello.incarnation, known.incarnation); // Peer.P2
     }
-    this.#replaceLink(known);
+    known.cutLink(); // Peer.P1
     if (hello.incarnation > known.incarnation) {
       // A new channel, so that answers due to the old incarnation cannot be taken for answers to the new one.
       this.drop(known, restartedError(known));
@@ -421,16 +448,8 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
     return channel;
   }
 
-  /** Peer.P1 */
-  #replaceLink(channel: Channel): void {
-    const { link } = channel;
-    if (link === undefined) return;
-    channel.detach(link);
-    link.destroy();
-  }
-
-  #renew(channel: Channel, incarnation: number): void {
-    this.#sendAgain(channel, channel.renew(incarnation, restartedError(channel)));
+  #renew(channel: Channel, incarnation: number, error = restartedError(channel)): void {
+    this.#sendAgain(channel, channel.renew(incarnation, error));
   }
 
   #sendAgain(channel: Channel, again: readonly Call[]): void {
@@ -450,16 +469,17 @@ export class Peer implements ChannelHost, ConnectionHost, GatewayHost {
       connection.sendHello(this.#dialerHello(channel));
       return connection.reader;
     };
-    if (this.#gateway === undefined) await this.#transport.connect(address, open, { deadlineMs: this.#connectDeadlineMs });
+    if (this.#gateway === undefined) await this.#transport.connect(address, open, { timeoutMs: this.#connectDeadlineMs });
     else await this.#gateway.connect(address, opened);
   }
 
   #watchOverdue(): void {
-    this.clock.after(this.resendTimeoutMs / 2, () => {
+    const look = (): void => {
       if (this.#closed) return;
       const nowMs = this.clock.nowMs();
       for (const channel of this.#channels.values()) channel.resendOverdue(nowMs);
       this.#watchOverdue();
-    });
+    };
+    this.clock.after(this.resendTimeoutMs / 2, look, true);
   }
 }

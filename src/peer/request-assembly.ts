@@ -107,20 +107,6 @@ export class RequestAssembly {
     this.unfinished.refuse(channel, nameOf(header));
   }
 
-  /** RequestAssembly.G3 */
-  forgetNode(id: number): void {
-    this.unfinished.forgetWorker(id);
-  }
-
-  /** As PartialRequests.handOver. */
-  handOver(channel: Channel): void {
-    this.unfinished.handOver(channel);
-  }
-
-  close(): void {
-    this.unfinished.close();
-  }
-
   #begin(totalBytes: number): Unfinished {
     const { requestBytesMax, bytesMax } = this.#memory;
     if (totalBytes > requestBytesMax) throw badRequest(`a request of ${totalBytes} bytes is over the limit of ${requestBytesMax}`);

@@ -86,10 +86,10 @@ test("a failure that is remembered no more is never taken for a success (Request
 
 test("DEADLINE and ABORTED end the wait and leave the request as it is", async () => {
   const { clock, tracker, settle } = opened(1);
-  await assert.rejects(clock.runUntil(tracker.wait(0, { deadlineMs: 10 })), throwsCode("DEADLINE"));
+  await assert.rejects(clock.runUntil(tracker.wait(0, { timeoutMs: 10 })), throwsCode("DEADLINE"));
   await assert.rejects(tracker.wait(0, { signal: AbortSignal.abort() }), throwsCode("ABORTED"));
   assert.equal(tracker.isSettled(0), false);
-  const wait = tracker.wait(0, { deadlineMs: 10 });
+  const wait = tracker.wait(0, { timeoutMs: 10 });
   settle(0);
   await wait;
 });

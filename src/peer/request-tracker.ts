@@ -14,6 +14,7 @@ import type { WaitOptions } from "../base/deferred.ts";
 import { badArgument, WeighbridgeError } from "../base/errors.ts";
 import type { OpenWaits } from "../base/open-waits.ts";
 import { RingQueue } from "../base/ring-queue.ts";
+import { STILL_OPEN, unheard } from "./unheard-update.ts";
 
 /** As many as may wait for one node (queuedMax): all of them fail together when it dies. */
 const FAILURES_MAX = 1 << 16;
@@ -25,6 +26,11 @@ export class TrackedRequest {
   error: WeighbridgeError | undefined;
   /** Made when somebody waits before the end. */
   waiting: PromiseWithResolvers<void> | undefined;
+
+  /** Whether it changes something at its receivers. */
+  get isUpdate(): boolean {
+    return false;
+  }
 }
 
 export class RequestTracker {
@@ -86,9 +92,14 @@ export class RequestTracker {
     if (request !== undefined && !request.isSettled) {
       request.waiting ??= Promise.withResolvers();
       const { promise } = request.waiting;
-      const { deadlineMs = this.#timeoutMs, signal } = options;
-      if (deadlineMs === undefined && signal === undefined) await promise;
-      else await this.#waits.wait(promise, `request ${timestamp}`, { deadlineMs, signal });
+      const { timeoutMs = this.#timeoutMs, signal } = options;
+      if (timeoutMs === undefined && signal === undefined) return await promise;
+      const { isUpdate } = request;
+      try {
+        await this.#waits.wait(promise, `request ${timestamp}${isUpdate ? STILL_OPEN : ""}`, { timeoutMs, signal });
+      } catch (thrown) {
+        throw isUpdate ? unheard(thrown, promise) : thrown;
+      }
       return;
     }
     const failure = request === undefined ? this.#failureOf(timestamp) : request.error; // RequestTracker.T2

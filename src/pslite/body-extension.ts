@@ -14,6 +14,7 @@ export type BodyExtension = {
   readonly packageVersion: string | undefined;
   readonly serverCount: number | undefined;
   readonly workerCount: number | undefined;
+  readonly hasNoClock: boolean | undefined;
   /** Of a barrier: its round. */
   readonly round: number | undefined;
   /** From the scheduler: why the barrier failed. The entry no longer counts. */
@@ -29,6 +30,7 @@ const bodyExtensionShape: Check<BodyExtension> = object({
   packageVersion: optional(packageVersionShape),
   serverCount: optional(count),
   workerCount: optional(count),
+  hasNoClock: optional(flag),
   round: optional(count),
   outlivesDeaths: optional(flag),
   failure: optional(failureShape),

@@ -10,7 +10,7 @@ const FIRST_BYTES = 64;
 export type FirstByteHost = {
   /** Returns the reader of everything from now on, the first byte included. */
   readerFor(isZmtp: boolean): LinkReader;
-  /** Nothing arrived within `deadlineMs`. */
+  /** Nothing arrived within `timeoutMs`. */
   silent(): void;
   /** It ended before anything arrived. */
   closed(): void;
@@ -22,9 +22,9 @@ export class FirstByte implements LinkReader {
   readonly #cancelTimer: CancelTimer;
   #reader: LinkReader | undefined;
 
-  constructor(clock: Clock, deadlineMs: number, host: FirstByteHost) {
+  constructor(clock: Clock, timeoutMs: number, host: FirstByteHost) {
     this.#host = host;
-    this.#cancelTimer = clock.after(deadlineMs, () => host.silent());
+    this.#cancelTimer = clock.after(timeoutMs, () => host.silent());
   }
 
   view(): Uint8Array {

@@ -379,7 +379,7 @@ test("with resending on, messages may be lost anywhere, and every push counts on
 test("the scheduler's status is told in our own protocol, over the same port", async () => {
   const { cluster } = await started();
   const { clock } = cluster;
-  const asking = fetchStatus({ address: "tcp://127.0.0.1:9600", deadlineMs: 1000, transport: cluster.transport("status"), clock });
+  const asking = fetchStatus({ address: "tcp://127.0.0.1:9600", timeoutMs: 1000, transport: cluster.transport("status"), clock });
   const { phase, nodes } = await cluster.run(asking);
   assert.deepEqual(
     [phase, nodes.map(({ role, linked }) => [role, linked])],
@@ -468,7 +468,7 @@ test("what a channel holds back comes over its next link, also when nothing ende
   const held = push(2);
   await cluster.clock.advance(1000);
   conversation?.break(undefined);
-  await cluster.run(kv.wait(held, { deadlineMs: 1000 }));
+  await cluster.run(kv.wait(held, { timeoutMs: 1000 }));
   await cluster.finalize();
 });
 

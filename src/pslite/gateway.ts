@@ -219,7 +219,7 @@ export class PsliteGateway implements Gateway, ConversationHost, RemoteProcessHo
       pages: this.#pages,
       address,
       identity: identityOf(this.selfId),
-      deadlineMs: DIAL_DEADLINE_MS,
+      timeoutMs: DIAL_DEADLINE_MS,
       ...options,
     });
   }

@@ -7,7 +7,7 @@
 //   OutgoingConnection.L1. `down` is called once: when the connection broke, or could not be made. An outgoing
 //       connection never comes back; its owner makes another one.
 //   OutgoingConnection.L2. `flushed` is called once for each `flush`: when its messages have left, or never will.
-//   OutgoingConnection.L3. A peer that accepts the connection and does not send READY within `deadlineMs` counts as
+//   OutgoingConnection.L3. A peer that accepts the connection and does not send READY within `timeoutMs` counts as
 //       absent: the system of a stopped process still accepts connections.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
@@ -26,7 +26,7 @@ export type OutgoingOptions = {
   /** Our identity; "" before we have an id. */
   readonly identity: string;
   /** For the connection, and once more for the handshake. */
-  readonly deadlineMs: number;
+  readonly timeoutMs: number;
   /** How long it waits before it dials; what is sent meanwhile waits, too. */
   readonly delayMs: number;
   readonly up: (outgoing: OutgoingConnection) => void;
@@ -143,20 +143,20 @@ export class OutgoingConnection implements LinkReader {
 
   #dial(): void {
     this.#isPending = false;
-    const { transport, address, deadlineMs, identity } = this.#options;
+    const { transport, address, timeoutMs, identity } = this.#options;
     const open = (link: Link): LinkReader => {
       if (this.#isDown) throw new WeighbridgeError("CLOSED", "the connection was closed before it was open");
       this.#link = link;
       link.write([encodeGreeting(identity)], () => {});
       // OutgoingConnection.L3
-      this.#cancelHandshake = this.#options.clock.after(deadlineMs, () => this.#stayedSilent(link));
+      this.#cancelHandshake = this.#options.clock.after(timeoutMs, () => this.#stayedSilent(link));
       return this;
     };
-    transport.connect(address, open, { deadlineMs }).catch((error: Error) => this.#fell(error));
+    transport.connect(address, open, { timeoutMs }).catch((error: Error) => this.#fell(error));
   }
 
   #stayedSilent(link: Link): void {
-    const message = `${link.remote} took the connection, but did not greet within ${this.#options.deadlineMs} ms: is it a node of ps-lite, and does it run?`;
+    const message = `${link.remote} took the connection, but did not greet within ${this.#options.timeoutMs} ms: is it a node of ps-lite, and does it run?`;
     this.#problem = new WeighbridgeError("DEADLINE", message, { retryable: true });
     link.destroy();
   }

@@ -265,6 +265,7 @@ export class RegistrationService {
       label: extension?.label ?? `ps-lite at ${keyOf(hostPort)}`,
       token,
       packageVersion: extension?.packageVersion,
+      hasNoClock: role === "worker" && extension === undefined ? true : extension?.hasNoClock, // ps-lite has no clocks
       resume: undefined,
     };
     // After the end of the link of its earlier registration, if there was one.

@@ -268,7 +268,7 @@ export class SchedulerClient implements Control {
       return;
     }
     this.#registering = frame.header.request;
-    const { rank, label, packageVersion, serverCount, workerCount } = body;
+    const { rank, label, packageVersion, serverCount, workerCount, hasNoClock } = body;
     if (this.#gateway.selfId !== 0) {
       this.#answerRegister();
       return;
@@ -277,7 +277,7 @@ export class SchedulerClient implements Control {
     this.#own = { role: psRoleOf(body.role), id: EMPTY, hostname, port, isRecovery: false, customerId: 0 };
     this.send(PsCommand.ADD_NODE, {
       nodes: [this.#own],
-      body: encodeBodyExtension({ rank, label, packageVersion, serverCount, workerCount }),
+      body: encodeBodyExtension({ rank, label, packageVersion, serverCount, workerCount, hasNoClock }),
     });
   }
 

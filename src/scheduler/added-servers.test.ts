@@ -55,8 +55,7 @@ test("a rank of a dead server is given first, and nobody gets one of a change th
   stage.journal.write({ kind: "wish", wish: { ...WISH, isBack: true } });
   stage.hearAllBut();
   assert.deepEqual(stage.register("s2"), ["spare"]);
-  stage.nowMs = 4000;
-  stage.hearAllBut(10);
+  stage.beatTo(4000, 10);
   assert.deepEqual(stage.tick(5000), ["died 10", "admit s2 as 10/2 recovery", "publish"]);
 });
 
@@ -99,7 +98,7 @@ test("a retired server keeps its slot until it has left or is dead, and nobody t
     stage.linkDown(10);
     stage.nowMs = 2000;
     assert.deepEqual(stage.register("s2"), ["spare"]);
-    stage.nowMs = 4000;
+    stage.nowMs = 5000;
     stage.hearAllBut(10);
     assert.deepEqual(how === "leaves" ? stage.leave(10) : stage.tick(6000), how === "leaves" ? ["publish"] : ["died 10", "publish"]);
     assert.deepEqual(stage.states(), ["9 alive 1", "11 alive 1", "8 alive 1"]);

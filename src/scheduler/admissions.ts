@@ -25,7 +25,8 @@ const INCARNATION_KNOWN_MAX = 2 ** 52;
 
 export type AdmissionsOptions = Pick<
   SchedulerOptions,
-  "peer" | "log" | "serverCount" | "workerCount" | "workerCountMax" | "mayScale" | "heartbeatIntervalMs" | "heartbeatTimeoutMs"
+  | ("peer" | "log" | "serverCount" | "workerCount" | "workerCountMax" | "mayScale")
+  | ("heartbeatIntervalMs" | "heartbeatTimeoutMs" | "loopTimeoutMs" | "pulse" | "serves")
 > & {
   readonly roster: Roster<PendingRegistration>;
   readonly journal: StateJournal;
@@ -51,7 +52,8 @@ export class Admissions {
   }
 
   admit({ caller, node, incarnation, ...admission }: Decision<PendingRegistration> & { kind: "admit" }): void {
-    const { peer, log, roster, services, heartbeatIntervalMs, heartbeatTimeoutMs, serverCount, workerCount } = this.#options;
+    const { peer, log, roster, services, heartbeatIntervalMs, heartbeatTimeoutMs, serverCount, workerCount, serves } = this.#options;
+    const { loopTimeoutMs = 0, pulse } = this.#options;
     // a worker that was added (Roster.R9) before the others have passed the barrier of the start waits there with them
     const recovery = admission.recovery && (incarnation > 1 || isGuest(node) || services.hasStarted);
     this.#registrations.close(caller);
@@ -60,13 +62,21 @@ export class Admissions {
     if (isGuest(node)) log.debug("a guest has come", { node: nameOf(node) });
     else this.#logAdmission(caller, { node: nameOf(node), incarnation, recovery });
     const { job } = roster;
-    const rules = { heartbeatIntervalMs, heartbeatTimeoutMs, counts: { serverCount, workerCount } };
+    const rules = {
+      heartbeatIntervalMs,
+      heartbeatTimeoutMs,
+      counts: { serverCount, workerCount },
+      ...(serves === true ? { serves } : {}),
+      pulse: { ...pulse, loopTimeoutMs },
+    };
     caller.reply.resolve({ job, node, incarnation, recovery, ...rules, roster: roster.view(roleOf(node)) });
   }
 
+  /** The scheduler says why in its log. */
   refuse(caller: PendingRegistration, error: WeighbridgeError): void {
     this.#registrations.close(caller);
-    caller.reply.reject(error);
+    const { code, message, retryable, detail } = error;
+    caller.reply.reject(new WeighbridgeError(code, message, { retryable, detail, cause: error, isLogged: true }));
   }
 
   #logAdmission({ packageVersion }: PendingRegistration, fields: LogFields): void {

@@ -45,7 +45,7 @@ export function countMaxOf(counts: ClusterCounts, role: Role): number {
   return role === "worker" ? (counts.workerCountMax ?? counts.workerCount) : countOf(counts, role);
 }
 
-const COUNTS_FIX = "start all nodes with the same DMLC_NUM_SERVER/DMLC_NUM_WORKER (--server-count/--worker-count)";
+const COUNTS_FIX = "start all nodes with the same DMLC_NUM_SERVER/DMLC_NUM_WORKER (--servers/--workers)";
 const REPLICAS_FIX = "start the scheduler and all servers with the same --replicas";
 const MORE_FIX: Partial<Record<Role, string>> = { worker: ", or a range of workers, as --workers 2..8" };
 const RANK_FIX = "give each node of a role its own rank (--rank, SERVER_ID/WORKER_ID), or none";

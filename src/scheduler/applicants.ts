@@ -10,6 +10,8 @@ import type { WaitingEntry } from "../wire/control.ts";
 import { AddedServers, notNeeded } from "./added-servers.ts";
 import { type Applicant, jobOver } from "./applicant.ts";
 import type { Chains } from "./chains.ts";
+import { type Assignment, assignRanks, conflict } from "./formation.ts";
+import { LostCopies } from "./lost-copies.ts";
 import { chooseCopy, chooseRank, isBesideHead, type RankChoice, waitForServers } from "./rank-choice.ts";
 import type { RankSlot } from "./rank-slot.ts";
 import type { RankSlots } from "./rank-slots.ts";
@@ -26,6 +28,8 @@ export type JobFacts = {
   readonly isSettled: boolean;
   /** A node may still resume that no other one has told of. */
   readonly mayResume: boolean;
+  /** Nobody is judged by a closed link now (SilenceVerdicts.S4). */
+  readonly isPaused: boolean;
 };
 
 export type ApplicantsOptions = {
@@ -40,6 +44,7 @@ export class Applicants<T> {
   readonly #slots: RankSlots;
   readonly #chains: Chains;
   readonly #added: AddedServers<T>;
+  readonly #lost: LostCopies;
   #waiting: Applicant<T>[] = [];
 
   constructor({ rules, journal, slots, chains }: ApplicantsOptions) {
@@ -47,10 +52,34 @@ export class Applicants<T> {
     this.#slots = slots;
     this.#chains = chains;
     this.#added = new AddedServers(journal, slots);
+    this.#lost = new LostCopies(rules);
   }
 
   get all(): readonly Applicant<T>[] {
     return this.#waiting;
+  }
+
+  /** Which of them could begin a job together; others came to join the one that was found. */
+  sorted(): { readonly fitting: readonly Applicant<T>[]; readonly refusals: Decision<T>[] } {
+    const fitting: Applicant<T>[] = [];
+    const refusals: Decision<T>[] = [];
+    for (const applicant of this.#waiting) {
+      const error = conflict(applicant, this.#rules, fitting);
+      if (error === undefined) fitting.push(applicant);
+      else refusals.push({ kind: "refuse", caller: applicant.caller, error });
+    }
+    return { fitting, refusals };
+  }
+
+  /**
+   * The rank of each of these, once a job can begin with them; otherwise undefined, or why it never will (assignRanks).
+   * `isDue`: it waits no longer for copies that have not come.
+   */
+  deal(
+    fitting: readonly Applicant<T>[],
+    { isDue, nowMs }: { readonly isDue: boolean; readonly nowMs: number },
+  ): Assignment<T>[] | WeighbridgeError | undefined {
+    return assignRanks(fitting, this.#rules, isDue ? Infinity : this.#lost.dead(fitting, nowMs));
   }
 
   entries(): WaitingEntry[] {
@@ -60,6 +89,7 @@ export class Applicants<T> {
   }
 
   add(applicant: Applicant<T>): void {
+    this.#lost.came(applicant.request);
     this.#waiting.push(applicant);
   }
 
@@ -68,8 +98,10 @@ export class Applicants<T> {
     return this.#waiting.splice(0);
   }
 
-  /** The caller went away before it was answered. */
-  withdraw(caller: T): void {
+  /** The caller went away before it was answered; `isForming`: before the job ran. */
+  withdraw(caller: T, nowMs: number, { isForming }: { readonly isForming: boolean }): void {
+    for (const { request } of this.#waiting.filter((applicant) => isForming && applicant.caller === caller))
+      this.#lost.lost(request, nowMs);
     this.#waiting = this.#waiting.filter((applicant) => applicant.caller !== caller);
   }
 
@@ -82,6 +114,11 @@ export class Applicants<T> {
     const earlier = this.#waiting.filter(({ request }) => request.token === token);
     this.#waiting = this.#waiting.filter(({ request }) => request.token !== token);
     return earlier.map(({ caller }) => ({ kind: "refuse", caller, error }));
+  }
+
+  /** While a job forms: when it may begin with fewer copies, if nothing else happens before; Infinity if never. */
+  formsAtMs(nowMs: number): number {
+    return this.#lost.dueMs(nowMs);
   }
 
   /**
@@ -147,13 +184,15 @@ export class Applicants<T> {
     return this.#rules.mayScale === true && this.#added.isSpare(applicant);
   }
 
-  #choiceFor(applicant: Applicant<T>, { isEnding, isStored }: JobFacts, nowMs: number): RankChoice {
+  #choiceFor(applicant: Applicant<T>, { isEnding, isStored, isPaused }: JobFacts, nowMs: number): RankChoice {
+    const rules = { ...this.#rules, isPaused };
     const slots = this.#slots.all().filter((slot) => !this.#added.isRetired(slot));
-    const wait = isStored ? waitForServers(applicant, slots, this.#rules, nowMs) : undefined; // Roster.R8
+    const wait = isStored ? waitForServers(applicant, slots, rules, nowMs) : undefined; // Roster.R8
     if (wait !== undefined) return wait;
+    if (isEnding && this.#rules.serves === true) return { found: "nothing", lookAgainAtMs: Infinity }; // Roster.R4
     const choose = applicant.request.copy === undefined ? chooseRank : chooseCopy;
-    if (!isEnding) return choose(applicant, slots, this.#rules, nowMs);
+    if (!isEnding) return choose(applicant, slots, rules, nowMs);
     const held = slots.filter(({ state }) => state !== "left"); // Roster.R4
-    return choose(applicant, held, { ...this.#rules, workerCountMax: 0 }, nowMs);
+    return choose(applicant, held, { ...rules, workerCountMax: 0 }, nowMs);
   }
 }

@@ -4,9 +4,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Log, SILENT_LOG } from "../base/log.ts";
-import { CatalogueCalls } from "../cluster/catalogue-calls.ts";
+import { CatalogueCalls, rememberCatalogue } from "../cluster/catalogue-calls.ts";
 import type { Membership } from "../cluster/membership.ts";
-import { catalogueOpen, catalogueTell } from "../contracts/catalogue.ts";
+import { catalogueFind, catalogueList, catalogueOpen, catalogueTell } from "../contracts/catalogue.ts";
 import { callJson } from "../peer/call-function.ts";
 import { ControlCluster, HEARTBEAT_TIMEOUT_MS, SCHEDULER_ADDRESS } from "../testing/control-cluster.ts";
 import { FixedCatalogue, specText } from "../testing/test-catalogues.ts";
@@ -21,7 +21,7 @@ function knows(membership: Membership, entries: readonly CatalogueEntry[], highe
   const told = new FixedCatalogue();
   for (const entry of entries) told.add(entry);
   told.highest = Math.max(told.highest, highest);
-  membership.memory.catalogue = told;
+  rememberCatalogue(membership, told, SILENT_LOG);
 }
 
 class Stage {
@@ -136,6 +136,16 @@ test("requests that make no sense, and those of nodes without a rank, are refuse
   const asked = callJson(stranger, catalogueOpen, { specs: [specText("w")] }, cluster.clock);
   await cluster.fails(asked, "NO_ROUTE", /has to register first/);
   assert.deepEqual(await stage.run(stage.open("w")), [1]);
+});
+
+test("a program of the command line, which is no node, may list what is made, and nothing else", async () => {
+  const stage = await Stage.formed();
+  const { cluster } = stage;
+  await stage.run(stage.open("w"));
+  const tool = cluster.peer("tool").dial(SCHEDULER_ID, SCHEDULER_ADDRESS, 0);
+  const { entries, isLast } = await stage.run(callJson(tool, catalogueList, { after: 0 }, cluster.clock));
+  assert.deepEqual([entries.map(({ name }) => name), isLast], [["w"], true]);
+  await cluster.fails(callJson(tool, catalogueFind, { name: "w" }, cluster.clock), "NO_ROUTE", /has to register first/);
 });
 
 test("a scheduler that was there from the start believes no node's catalogue", async () => {

@@ -11,7 +11,6 @@ import { Deferred } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import {
-  type CatalogueClaim,
   type CatalogueClearRequest,
   type CatalogueFindRequest,
   type CatalogueFound,
@@ -24,6 +23,7 @@ import {
 } from "../wire/catalogue.ts";
 import type { Empty } from "../wire/control.ts";
 import { nameOf } from "../wire/node-id.ts";
+import type { CatalogueClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 import {
   CATALOGUE_BOUNDS,

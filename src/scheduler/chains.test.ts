@@ -59,6 +59,7 @@ test("a standby that comes later counts for nothing until its head says that it 
   stage.linkDown(HEAD);
   stage.hearAllBut();
   stage.linkDown(HEAD);
+  stage.beatTo(5000, HEAD);
   stage.tick(6000);
   assert.deepEqual([entryOf(stage, HEAD).state, entryOf(stage, HEAD).incarnation], ["dead", 1], "it took over from nobody");
 });
@@ -101,26 +102,34 @@ test("a head without a link for 50 ms is replaced by its standby, which goes on 
   assert.deepEqual(stage.heard(STANDBY), [], "what it sent as a standby comes late");
 });
 
-test("a head at whose address nothing listens any more is replaced at once, but for one that has come back or has no standby", () => {
+test("a head at whose address nothing listens any more is replaced at once, but for one that has come back", () => {
   const stage = replicated();
-  assert.equal(stage.roster.lostHead(HEAD, 1), undefined, "it has a link");
+  assert.equal(stage.roster.lostServer(HEAD, 1, 0), undefined, "it has a link");
   stage.linkDown(HEAD);
-  assert.deepEqual([stage.roster.lostHead(HEAD, 1), stage.roster.lostHead(HEAD, 2)], ["memory://s0", undefined]);
+  assert.deepEqual([stage.roster.lostServer(HEAD, 1, 0), stage.roster.lostServer(HEAD, 2, 0)], ["memory://s0", undefined]);
   assert.deepEqual(stage.tick(10), []);
-  stage.roster.headGone(HEAD, 1, 10);
+  stage.roster.serverGone(HEAD, 1, 10);
   assert.equal(stage.roster.dueMs(10), 10);
   assert.ok(stage.tick(10).includes("promoted"));
   const back = replicated();
   back.linkDown(HEAD);
-  back.roster.headGone(HEAD, 1, 0);
+  back.roster.serverGone(HEAD, 1, 0);
   back.nowMs = 1;
   back.linkUp(HEAD);
   back.nowMs = 2;
   back.linkDown(HEAD);
   assert.deepEqual(back.tick(51), [], "that was the process before");
+});
+
+test("a head without a standby at whose address nothing listens any more is dead after half the timeout (RankSlot.D1)", () => {
   const alone = refilling();
   alone.linkDown(HEAD);
-  assert.equal(alone.roster.lostHead(HEAD, 1), undefined);
+  assert.equal(alone.roster.lostServer(HEAD, 1, 0), "memory://s0");
+  alone.roster.serverGone(HEAD, 1, 0);
+  alone.nowMs = 2000;
+  alone.hearAllBut(HEAD);
+  assert.deepEqual(alone.tick(2499), []);
+  assert.ok(alone.tick(2500).includes(`died ${HEAD}`));
 });
 
 test("a head that comes back in time stays", () => {
@@ -141,6 +150,7 @@ test("a standby that its head reports is given up, hears of it, and never takes 
   stage.linkDown(HEAD);
   stage.hearAllBut();
   stage.linkDown(HEAD);
+  stage.beatTo(5000, HEAD);
   stage.tick(6000);
   assert.deepEqual([entryOf(stage, HEAD).state, entryOf(stage, HEAD).incarnation], ["dead", 1]);
 });
@@ -194,13 +204,14 @@ test("nobody takes over from a head that is gone once the job ends (Chains.C5)",
   const stage = replicated();
   stage.roster.ending(0);
   stage.linkDown(HEAD);
-  assert.equal(stage.roster.lostHead(HEAD, 1), undefined);
+  stage.roster.serverGone(HEAD, 1, 0);
   assert.deepEqual(stage.tick(1000), []);
   assert.deepEqual([entryOf(stage, HEAD).state, entryOf(stage, HEAD).incarnation], ["alive", 1]);
+  stage.nowMs = 2000;
   stage.hearAllBut(HEAD);
   stage.heard(STANDBY);
   stage.heard(idOf("standby", 1));
-  assert.deepEqual(stage.tick(5000), [`died ${HEAD}`, "publish"]);
+  assert.deepEqual(stage.tick(2500), [`died ${HEAD}`, "publish"]);
 });
 
 test("a newcomer gets the slot of a standby that took over when that one has spoken as the head, and not before", () => {

@@ -29,6 +29,7 @@ import type { RegisterRequest } from "../wire/register.ts";
 import { deathAtMs, type RankSlot } from "./rank-slot.ts";
 import type { RankSlots } from "./rank-slots.ts";
 import { fenced, stillThere } from "./resume-claims.ts";
+import type { RosterRules } from "./roster-decision.ts";
 import type { StateJournal } from "./state-journal.ts";
 
 /** Of a rank. */
@@ -49,16 +50,14 @@ export type ChainRecord = { readonly kind: "chain"; readonly rank: number } & Ch
 
 /**
  * A closed link shows a death after this long, where somebody can take over: a false alarm costs a copy, no data. If
- * nothing listens at its address any more, it does so at once (head-probe.ts).
+ * nothing listens at its address any more, it does so at once (server-probe.ts).
  */
 const LINK_GRACE_MS = 50;
 
 export type ChainsOptions = {
   readonly journal: StateJournal;
   readonly slots: RankSlots;
-  readonly heartbeatTimeoutMs: number;
-  /** As RosterRules.dateMs. */
-  readonly dateMs?: (() => number) | undefined;
+  readonly rules: Pick<RosterRules, "heartbeatTimeoutMs" | "loopTimeoutMs" | "dateMs">;
 };
 
 /** What became of a rank whose head or standby is gone. */
@@ -67,15 +66,13 @@ export type ChainOutcome = "dead" | "promoted" | "alone";
 export class Chains {
   readonly #journal: StateJournal;
   readonly #slots: RankSlots;
-  readonly #heartbeatTimeoutMs: number;
-  readonly #dateMs: (() => number) | undefined;
+  readonly #rules: ChainsOptions["rules"];
   #isEnding = false;
 
-  constructor({ journal, slots, heartbeatTimeoutMs, dateMs }: ChainsOptions) {
+  constructor({ journal, slots, rules }: ChainsOptions) {
     this.#journal = journal;
     this.#slots = slots;
-    this.#heartbeatTimeoutMs = heartbeatTimeoutMs;
-    this.#dateMs = dateMs;
+    this.#rules = rules;
   }
 
   /** The job ends (Chains.C5). */
@@ -83,10 +80,16 @@ export class Chains {
     this.#isEnding = true;
   }
 
-  /** All nodes have come: heads and standbys are empty, so that each standby has what its head has. */
+  /**
+   * The job begins: heads and standbys are empty, so that each standby has what its head has. A standby that has not
+   * come is not waited for.
+   */
   formed(): void {
-    for (const { role, rank, incarnation } of this.#slots.all()) {
-      if (role === "standby") this.#journal.write({ kind: "chain", rank, since: 1, standby: incarnation });
+    for (const slot of this.#slots.all()) {
+      if (slot.role !== "standby") continue;
+      const isThere = slot.state === "alive";
+      this.#journal.write({ kind: "chain", rank: slot.rank, since: 1, standby: isThere ? slot.incarnation : 0 });
+      if (!isThere) this.#slots.setState(slot, "left");
     }
   }
 
@@ -132,9 +135,9 @@ export class Chains {
     else if (chain.promotedAtMs !== undefined) this.#write(rank, { ...chain, promotedAtMs: undefined, isPlanned: undefined });
   }
 
-  /** When the holder of this slot counts as dead unless it sends something before. */
+  /** When the holder of this slot is dead, as far as its own silence, link or pulse says (silence-verdicts.ts). */
   deathAtMs(slot: RankSlot): number {
-    const atMs = deathAtMs(slot, this.#heartbeatTimeoutMs);
+    const atMs = deathAtMs(slot, this.#rules);
     const standby = slot.role === "server" && slot.state === "alive" ? this.#standbyOf(slot.rank) : undefined;
     if (standby === undefined) return atMs;
     if (!isReachable(standby)) return Infinity; // Chains.C1
@@ -162,7 +165,7 @@ export class Chains {
     // In this order: a scheduler that finds the first record alone gives the rank to the standby once more.
     this.#slots.setIncarnation(slot, slot.incarnation + 1); // Chains.I6
     this.#slots.takeOver(slot, standby, nowMs);
-    const promotedAtMs = this.#dateMs?.() ?? nowMs;
+    const promotedAtMs = this.#rules.dateMs?.() ?? nowMs;
     this.#giveUp(rank, { promoted: standby.incarnation, promotedAtMs, isPlanned: isPlanned || undefined });
     this.#slots.setState(standby, "left");
     return "promoted";

@@ -96,3 +96,27 @@ test("without dead nodes, and once closed, nothing ends", async () => {
   await clock.advance(5000);
   assert.deepEqual([errors.length, told], [0, ["worker 1"]]);
 });
+
+test("a worker whose process has ended with an error is not waited for, once all others are done (DeadNodeWait.W3)", async () => {
+  const { clock, errors, wait } = stage();
+  wait.ended(WORKER_1, 3);
+  wait.review(ONE_DEAD, new Set([SCHEDULER_ID, SERVER]));
+  await clock.advance(5000);
+  assert.equal(errors.length, 0, "worker 0 still works");
+  wait.review(ONE_DEAD, ALL_DONE);
+  await clock.advance(0);
+  assert.match(
+    errors[0]?.message ?? "",
+    /^everybody else is done, and worker 1 died: its process ended with exit code 3, without session\.close\(\)$/,
+  );
+});
+
+test("a worker that came back after an error is waited for again when it dies (DeadNodeWait.W3)", async () => {
+  const { clock, errors, wait } = stage();
+  wait.ended(WORKER_1, 3);
+  wait.review(ONE_DEAD, new Set());
+  wait.review(rosterOf({ [SERVER]: "alive", [WORKER_0]: "alive", [WORKER_1]: "alive" }), new Set());
+  wait.review(ONE_DEAD, ALL_DONE);
+  await clock.advance(999);
+  assert.equal(errors.length, 0);
+});

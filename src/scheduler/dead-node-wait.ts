@@ -10,6 +10,7 @@
 //       has as long as a start may take, since it died: nobody waits for one that is dead for longer.
 //   DeadNodeWait.W2. A caller that knows the dead will not come back may report it earlier: they then count as having
 //       left.
+//   DeadNodeWait.W3. A worker whose process has ended with an error, by its own word, is not waited for.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { WeighbridgeError } from "../base/errors.ts";
@@ -30,9 +31,16 @@ export class DeadNodeWait {
   #cancelTimer: CancelTimer | undefined;
   /** Since when nodes are dead, by number, as far as this scheduler knows. */
   #diedAtMs: ReadonlyMap<number, number> = new Map();
+  /** The exit codes of workers that are dead for good, by number (DeadNodeWait.W3). */
+  readonly #exitCodes = new Map<number, number>();
 
   constructor(options: DeadNodeWaitOptions) {
     this.#options = options;
+  }
+
+  /** The process of this worker ends with an error; it is about to be dead. */
+  ended(node: number, exitCode: number): void {
+    this.#exitCodes.set(node, exitCode);
   }
 
   /** Nodes have come, died, or are done: `leaving` wait at the last barrier, the scheduler among them. */
@@ -40,10 +48,13 @@ export class DeadNodeWait {
     const { clock, startTimeoutMs, onOnlyDead, dismiss } = this.#options;
     const nowMs = clock.nowMs();
     this.#diedAtMs = new Map(deadNodes(roster).map((node) => [node, this.#diedAtMs.get(node) ?? nowMs]));
+    // one that came back is waited for again
+    for (const node of this.#exitCodes.keys()) if (!this.#diedAtMs.has(node)) this.#exitCodes.delete(node);
     const isDone = leaving.has(SCHEDULER_ID) && roster.nodes.every(({ node, state }) => state !== "alive" || leaving.has(node));
     this.close();
     if (this.#diedAtMs.size === 0 || !isDone) return;
-    const dueMs = Math.min(...this.#diedAtMs.values()) + startTimeoutMs;
+    // DeadNodeWait.W3
+    const dueMs = this.#exitCodes.size > 0 ? nowMs : Math.min(...this.#diedAtMs.values()) + startTimeoutMs;
     this.#cancelTimer = clock.after(Math.max(0, dueMs - nowMs), () => this.#giveUp()); // DeadNodeWait.W1
     onOnlyDead?.([...this.#diedAtMs.keys()].map(nameOf), dismiss);
   }
@@ -55,6 +66,13 @@ export class DeadNodeWait {
 
   #giveUp(): void {
     const { clock, startTimeoutMs, giveUp } = this.#options;
+    const [ended] = this.#exitCodes;
+    if (ended !== undefined) {
+      const [node, exitCode] = ended;
+      const why = `${nameOf(node)} died: its process ended with exit code ${exitCode}, without session.close()`;
+      giveUp(new WeighbridgeError("NODE_DEAD", `everybody else is done, and ${why}`, { retryable: true }));
+      return;
+    }
     // It is overdue, though the timer may have come a moment early.
     const firstMs = Math.min(...this.#diedAtMs.values());
     const lastMs = Math.max(firstMs, clock.nowMs() - startTimeoutMs);

@@ -38,6 +38,9 @@ export type Crew = {
   readonly startCount: number;
 };
 
+/** What a worker that is gone had: units that it may have begun, and others that were only dealt to it. */
+export type ReleasedUnits = { readonly lentCount: number; readonly dealtCount: number };
+
 export class EpochUnits {
   readonly description: EpochDescription;
   readonly #unitCount: number;
@@ -174,17 +177,17 @@ export class EpochUnits {
     this.#clocks.clear();
   }
 
-  /** The worker of this rank is there no more: its units are free again. */
-  release(rank: number): void {
+  /** The worker of this rank is there no more: its units are free again. Returns how many of them. */
+  release(rank: number): ReleasedUnits {
     this.#withdrawn.delete(rank);
     this.#known.delete(rank);
     this.#retiring.delete(rank);
-    this.#rounds?.release(rank);
+    const dealtCount = this.#rounds?.release(rank) ?? 0;
     if (this.#done.size > 0) this.#inheritedVersion++;
-    const lent = this.#lent.get(rank);
-    if (lent === undefined) return;
-    for (const ordinal of [...lent]) this.#giveBack(lent, ordinal, "suspect");
+    const lent = [...(this.#lent.get(rank) ?? [])];
+    for (const ordinal of lent) this.#giveBack(this.#lent.get(rank) ?? new RunSet(), ordinal, "suspect");
     this.#lent.delete(rank);
+    return { lentCount: lent.length, dealtCount };
   }
 
   /** Whether the worker of this rank, which is present, takes part in the epoch. */

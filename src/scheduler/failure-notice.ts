@@ -43,7 +43,7 @@ export class FailureNotice {
       const channel = peer.channel(node);
       if (state !== "alive" || channel === undefined) continue;
       const told = (): void => this.told(role, nameOf(node));
-      callJson(channel, ABORT, { code, message }, this.#clock, { deadlineMs: this.#lingerMs }).then(told, told);
+      callJson(channel, ABORT, { code, message }, this.#clock, { timeoutMs: this.#lingerMs }).then(told, told);
     }
   }
 

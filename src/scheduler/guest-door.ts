@@ -1,14 +1,15 @@
 // guest-door — guests that ask to come in: those that wait, and who gets which number. Not who is there: guests.ts.
 //
 // Invariants:
-//   GuestDoor.G1. A guest that comes before the job runs waits for it; one that resumes waits until the servers have
-//       told which guests they know, and is refused if none of them knows it.
+//   GuestDoor.G1. A guest that comes before the job runs waits for it, and until its nodes have passed the barrier of
+//       the start: by then servers have what they restore, whose names and specs hold. One that resumes waits until
+//       the servers have told which guests they know, and is refused if none of them knows it.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { type Applicant, jobOver } from "./applicant.ts";
 import type { Guests } from "./guests.ts";
 import type { RankSlots } from "./rank-slots.ts";
-import type { Decision } from "./roster-decision.ts";
+import type { Decision, RosterRules } from "./roster-decision.ts";
 import type { StateJournal } from "./state-journal.ts";
 
 type GuestDoorOptions = {
@@ -16,6 +17,7 @@ type GuestDoorOptions = {
   readonly journal: Pick<StateJournal, "state">;
   /** Hears of new guests. */
   readonly slots: Pick<RankSlots, "guestsChanged">;
+  readonly rules: Pick<RosterRules, "hasStarted">;
 };
 
 export class GuestDoor<T> {
@@ -60,10 +62,11 @@ export class GuestDoor<T> {
 
   /** Undefined while that is not decided (GuestDoor.G1). Throws FENCED, QUEUE_FULL. */
   #numberOf({ request }: Applicant<T>, nowMs: number, isSettled: boolean): number | undefined {
-    const { guests, journal, slots } = this.#options;
+    const { guests, journal, slots, rules } = this.#options;
     const { job, term } = journal.state;
     const { resume } = request;
     if (resume === undefined) {
+      if (rules.hasStarted?.() === false) return undefined;
       const before = guests.size;
       const node = guests.admit(request, `${job} ${term}`, nowMs);
       if (guests.size > before) slots.guestsChanged();

@@ -21,22 +21,22 @@ import type { GuestStatus } from "../wire/control.ts";
 import { FIRST_GUEST_ID, nameOf } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
 import type { GuestEntry } from "../wire/roster.ts";
-import { excuseSilence, type LastHeard, LINK_GRACE_MS, silentUntilMs } from "./rank-slot.ts";
+import { LINK_GRACE_MS } from "./rank-slot.ts";
 
 /** With their tokens they take a third of the largest frame. */
 export const GUESTS_MAX = 2048;
 /** From FIRST_GUEST_ID on. */
 const GUEST_NUMBERS = 2 ** 31;
 
-type Guest = GuestEntry &
-  LastHeard & {
-    /** As it names itself; "" until one that an earlier scheduler let in has come back. */
-    label: string;
-    /** When it came; undefined: before this scheduler was started. */
-    readonly cameAtMs: number | undefined;
-    /** Since when it has no link to us; undefined while it has one. */
-    downSinceMs: number | undefined;
-  };
+type Guest = GuestEntry & {
+  /** As it names itself; "" until one that an earlier scheduler let in has come back. */
+  label: string;
+  /** When it came; undefined: before this scheduler was started. */
+  readonly cameAtMs: number | undefined;
+  heardAtMs: number;
+  /** Since when it has no link to us; undefined while it has one. */
+  downSinceMs: number | undefined;
+};
 
 type GuestName = Pick<RegisterRequest, "token" | "label">;
 
@@ -125,22 +125,17 @@ export class Guests {
     this.#guests.delete(node);
   }
 
-  /** Those that were silent have time until then to be heard (Roster.R10). */
-  excuse(untilMs: number): void {
-    for (const guest of this.#guests.values()) excuseSilence(guest, untilMs);
-  }
-
-  /** Forgets those that were silent for too long, and returns them. */
-  expire(nowMs: number): number[] {
-    const silent = [...this.#guests.values()].filter((guest) => nowMs >= this.#endOf(guest)).map(({ node }) => node);
-    for (const node of silent) this.#guests.delete(node);
-    return silent;
+  /** Forgets those that were silent for too long, and may be judged (silence-verdicts.ts). Returns them. */
+  expire(nowMs: number, mayJudge: (heardAtMs: number) => boolean = () => true): number[] {
+    const silent = [...this.#guests.values()].filter((guest) => nowMs >= this.#endOf(guest) && mayJudge(guest.heardAtMs));
+    for (const { node } of silent) this.#guests.delete(node);
+    return silent.map(({ node }) => node);
   }
 
   /** When `expire` has to be called, if nothing else happens before. */
-  dueMs(): number {
+  dueMs(notBeforeMs: (heardAtMs: number) => number = () => -Infinity): number {
     let dueMs = Infinity;
-    for (const guest of this.#guests.values()) dueMs = Math.min(dueMs, this.#endOf(guest));
+    for (const guest of this.#guests.values()) dueMs = Math.min(dueMs, Math.max(this.#endOf(guest), notBeforeMs(guest.heardAtMs)));
     return dueMs;
   }
 
@@ -154,9 +149,8 @@ export class Guests {
     return new WeighbridgeError("FENCED", `${nameOf(node)} is no guest of this job any more: it left, or was ${silent}; connect again`);
   }
 
-  #endOf(guest: Guest): number {
-    const { downSinceMs } = guest;
-    if (this.#heartbeatTimeoutMs > 0) return silentUntilMs(guest, this.#heartbeatTimeoutMs);
+  #endOf({ heardAtMs, downSinceMs }: Guest): number {
+    if (this.#heartbeatTimeoutMs > 0) return heardAtMs + this.#heartbeatTimeoutMs;
     return downSinceMs === undefined ? Infinity : downSinceMs + LINK_GRACE_MS;
   }
 

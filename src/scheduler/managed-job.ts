@@ -87,6 +87,7 @@ export class JournaledJob implements ManagedJob {
     const { clock, journal } = this.#options;
     const durable = journal.whenDurable();
     const what = `the scheduler's state to be written to ${journal.location}: what was asked for counts once it is`;
-    if (durable !== undefined) await waitFor(durable, what, clock, { deadlineMs: DURABLE_MS });
+    const { signal } = this.#closing; // otherwise the timer keeps the process of a scheduler that has ended
+    if (durable !== undefined) await waitFor(durable, what, clock, { timeoutMs: DURABLE_MS, signal });
   }
 }

@@ -4,11 +4,10 @@
 import { Deferred } from "../base/deferred.ts";
 import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import type { Channel } from "../peer/channel.ts";
-import type { CatalogueClaim } from "../wire/catalogue.ts";
 import type { BarrierRequest, RendezvousHeld } from "../wire/control.ts";
 import type { Generation } from "../wire/generation.ts";
 import { nameOf, type Role } from "../wire/node-id.ts";
-import type { RegisterReply, RegisterRequest } from "../wire/register.ts";
+import type { CatalogueClaim, RegisterReply, RegisterRequest } from "../wire/register.ts";
 import type { UnitsClaim } from "../wire/units-claim.ts";
 
 export type PendingRegistration = {

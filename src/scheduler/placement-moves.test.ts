@@ -3,7 +3,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { movedParts, PART_COUNT } from "../keys/placement.ts";
+import { movedParts } from "../keys/moved-parts.ts";
+import { PART_COUNT } from "../keys/placement.ts";
 import { Placements } from "../keys/placement-of.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import { throwsCode } from "../testing/throws-code.ts";

@@ -16,7 +16,8 @@
 import type { Clock } from "../base/clock.ts";
 import { sleep } from "../base/deferred.ts";
 import { unsupported, WeighbridgeError } from "../base/errors.ts";
-import { movedParts, PART_COUNT } from "../keys/placement.ts";
+import { movedParts } from "../keys/moved-parts.ts";
+import { PART_COUNT } from "../keys/placement.ts";
 import type { PlacementMove } from "../keys/placement-description.ts";
 import { Placements } from "../keys/placement-of.ts";
 import { nameOf } from "../wire/node-id.ts";

@@ -2,7 +2,8 @@
 //
 //   its role's slot is …              requested by rank                     any will do
 //   dead, or its holder has left       given                                 given, dead ones first
-//   without a link                     given: its process surely died        given after SUSPECT_GRACE_MS without one
+//   without a link                     given: its process surely died        given after SUSPECT_GRACE_MS without one,
+//                                                                            but not while closed links say nothing
 //   linked, heartbeats on              RANK_TAKEN once its holder was heard  waits
 //   linked, heartbeats off             RANK_TAKEN at once                    waits
 //   gone, of one that returns          given                                 given after startTimeoutMs (RankChoice.S4)
@@ -24,10 +25,15 @@ import type { RankSlot } from "./rank-slot.ts";
 import { isOneHost, isOneProcess, unlikeCopies } from "./server-copies.ts";
 
 /** A node whose link broke dials again well within this time, unless its process is gone. */
-const SUSPECT_GRACE_MS = 1000;
+export const SUSPECT_GRACE_MS = 1000;
 
 /** Where the job may scale, spare servers wait on (RankChoice.S2). */
-export type RankChoiceRules = ClusterCounts & { readonly heartbeatIntervalMs: number; readonly startTimeoutMs: number };
+export type RankChoiceRules = ClusterCounts & {
+  readonly heartbeatIntervalMs: number;
+  readonly startTimeoutMs: number;
+  /** A closed link says nothing now (SilenceVerdicts.S4). */
+  readonly isPaused?: boolean;
+};
 
 /** Exactly one of them: a slot, the rank of a new one, an error, or when to look again if nothing happens before. */
 export type RankChoice =
@@ -45,9 +51,9 @@ export function chooseCopy(applicant: Applicant<unknown>, slots: readonly RankSl
   const matching = slots.filter(({ role, rank }) => role !== "worker" && rank === (request.rank ?? rank));
   const isVacant = ({ state }: RankSlot): boolean => state !== "alive";
   const isSpare = rules.mayScale === true && (request.rank === undefined || matching.length === 0);
-  const deadlineMs = isSpare ? Infinity : arrivedAtMs + rules.startTimeoutMs;
+  const timeoutMs = isSpare ? Infinity : arrivedAtMs + rules.startTimeoutMs;
   const isSettled = !slots.some(({ state, confirmed }) => state === "alive" && !confirmed); // RankChoice.S1
-  let lookAgainAtMs = deadlineMs;
+  let lookAgainAtMs = timeoutMs;
   if (isSettled && request.role === "server") {
     const servers = matching.filter((slot) => slot.role === "server" && isVacant(slot));
     const server = servers.find((slot) => nowMs >= keptUntilMs(slot, rules));
@@ -72,7 +78,7 @@ export function chooseCopy(applicant: Applicant<unknown>, slots: readonly RankSl
   const error = unlike && conflictAt(unlike);
   if (error !== undefined) return { found: "refusal", error };
   // RankChoice.S2
-  if (nowMs >= deadlineMs) return { found: "refusal", error: nothingFree(request, matching, rules.startTimeoutMs) };
+  if (nowMs >= timeoutMs) return { found: "refusal", error: nothingFree(request, matching, rules.startTimeoutMs) };
   return { found: "nothing", lookAgainAtMs };
 }
 
@@ -102,9 +108,9 @@ export function chooseRank(applicant: Applicant<unknown>, slots: readonly RankSl
   const { request, arrivedAtMs } = applicant;
   const ofRole = slots.filter(({ role, rank }) => role === request.role && rank === (request.rank ?? rank));
   const isSpare = rules.mayScale === true && request.role === "server" && (request.rank === undefined || ofRole.length === 0);
-  const deadlineMs = isSpare ? Infinity : arrivedAtMs + rules.startTimeoutMs;
+  const timeoutMs = isSpare ? Infinity : arrivedAtMs + rules.startTimeoutMs;
   const isSettled = !slots.some(({ state, confirmed }) => state === "alive" && !confirmed); // RankChoice.S1
-  let lookAgainAtMs = deadlineMs;
+  let lookAgainAtMs = timeoutMs;
   if (isSettled) {
     const isKept = (slot: RankSlot): boolean => request.rank === undefined && nowMs < keptUntilMs(slot, rules);
     for (const slot of ofRole.filter(isKept)) lookAgainAtMs = Math.min(lookAgainAtMs, keptUntilMs(slot, rules));
@@ -113,7 +119,8 @@ export function chooseRank(applicant: Applicant<unknown>, slots: readonly RankSl
     if (vacant !== undefined) return { found: "slot", slot: vacant };
     const graceMs = request.rank === undefined ? SUSPECT_GRACE_MS : 0;
     for (const slot of open) {
-      if (slot.downSinceMs === undefined) continue;
+      // Roster.R10
+      if (slot.downSinceMs === undefined || (rules.isPaused === true && request.rank === undefined)) continue;
       if (nowMs >= slot.downSinceMs + graceMs) return { found: "slot", slot };
       lookAgainAtMs = Math.min(lookAgainAtMs, slot.downSinceMs + graceMs);
     }
@@ -124,7 +131,7 @@ export function chooseRank(applicant: Applicant<unknown>, slots: readonly RankSl
       return { found: "refusal", error: rankHeld(request, holder) };
   }
   // RankChoice.S2
-  if (nowMs >= deadlineMs) return { found: "refusal", error: nothingFree(request, ofRole, rules.startTimeoutMs) };
+  if (nowMs >= timeoutMs) return { found: "refusal", error: nothingFree(request, ofRole, rules.startTimeoutMs) };
   return { found: "nothing", lookAgainAtMs };
 }
 

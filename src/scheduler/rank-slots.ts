@@ -12,14 +12,16 @@
 //       news for others: their roster keeps the version of the last change that concerns them.
 
 import { assert } from "../base/assert.ts";
-import type { StatusEntry } from "../wire/control.ts";
+import type { HeartbeatReply, HeartbeatRequest, StatusEntry } from "../wire/control.ts";
 import { type Role, rankOf, roleOf } from "../wire/node-id.ts";
 import type { RegisterRequest } from "../wire/register.ts";
 import type { NodeState, PlacementView, RosterEntry, RosterView } from "../wire/roster.ts";
 import { type ClusterCounts, countOf, workersMaxOf } from "./applicant.ts";
+import { BusyLoop } from "./busy-loop.ts";
 import type { Guests } from "./guests.ts";
-import { emptyRankSlot, entryOf, publicEntryOf, type RankSlot } from "./rank-slot.ts";
+import { emptyRankSlot, entryOf, hearingOf, publicEntryOf, type RankSlot } from "./rank-slot.ts";
 import type { PendingPlacement } from "./scheduler-state.ts";
+import type { Hearing } from "./silence-verdicts.ts";
 import type { StateJournal } from "./state-journal.ts";
 
 /** ps-lite's order, and what it does not know. */
@@ -105,8 +107,8 @@ export class RankSlots {
     };
   }
 
-  /** `dateMs`: the time of day. */
-  status(nowMs: number, dateMs: number): StatusEntry[] {
+  /** `dateMs`: the time of day. A loop that has been busy for `longMs` is told. */
+  status(nowMs: number, dateMs: number, longMs: number): StatusEntry[] {
     const ago = (atMs: number): number => Math.max(0, Math.round(nowMs - atMs));
     return this.all().map((slot) => ({
       ...this.#chainOf(slot),
@@ -114,17 +116,29 @@ export class RankSlots {
       ...this.#promotionOf(slot, dateMs),
       heartbeatAgeMs: slot.confirmed ? ago(slot.heardAtMs) : undefined,
       linked: slot.downSinceMs === undefined,
+      ...(slot.state === "alive" && slot.loop.busyMs(nowMs) >= longMs ? { loopBusyMs: Math.round(slot.loop.busyMs(nowMs)) } : {}),
+      ...(slot.heldMs === undefined || slot.state !== "alive" ? {} : { heldMs: slot.heldMs }),
+      ...(slot.sharing === undefined || slot.state !== "alive" ? {} : { sharing: slot.sharing }),
     }));
+  }
+
+  /** For verdicts on silence: a node that has sent nothing to this scheduler has not fallen silent. */
+  hearings({ probesServers = false }: { readonly probesServers?: boolean | undefined }): Hearing[] {
+    const counted = this.all().filter(({ state, confirmed }) => state === "alive" && confirmed);
+    return counted.map((slot) => hearingOf(slot, { probesServers }));
   }
 
   /** The node of this request holds the slot from now on, in this incarnation. */
   assign(slot: RankSlot, request: RegisterRequest, incarnation: number, nowMs: number): void {
-    const { address, label, token, copy, packageVersion = "", returns = false } = request;
+    const { address, label, token, copy, packageVersion = "", returns = false, hasNoClock = false } = request;
     const isNews = slot.incarnation !== incarnation || slot.address !== address || slot.label !== label || slot.state !== "alive";
     this.setIncarnation(slot, incarnation);
-    const holder = { address, label, token, copy, packageVersion, returns, isPlanned: false };
-    Object.assign(slot, { ...holder, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
+    const holder = { address, label, token, copy, packageVersion, returns, hasNoClock, isPlanned: false };
+    const loop = new BusyLoop(nowMs);
+    Object.assign(slot, { ...holder, state: "alive", confirmed: true, loop, wasDead: false } satisfies Partial<RankSlot>);
     slot.heardAtMs = nowMs;
+    slot.heldMs = undefined;
+    slot.sharing = undefined;
     slot.downSinceMs = undefined;
     if (isNews) this.#changed = true;
   }
@@ -132,11 +146,36 @@ export class RankSlots {
   /** The standby holds this slot from now on. It has not spoken as that node yet. */
   takeOver(slot: RankSlot, { address, label, token, copy, packageVersion, returns }: RankSlot, nowMs: number): void {
     const holder = { address, label, token, copy, packageVersion, returns, isPlanned: false };
-    Object.assign(slot, { ...holder, state: "alive", confirmed: true } satisfies Partial<RankSlot>);
+    const loop = new BusyLoop(nowMs);
+    Object.assign(slot, { ...holder, state: "alive", confirmed: true, loop, wasDead: false } satisfies Partial<RankSlot>);
     slot.heardAtMs = nowMs;
     slot.downSinceMs = nowMs;
     slot.refusedAtMs = undefined;
     this.#changed = true;
+  }
+
+  /** Its holder was declared dead, and lives. */
+  revive(slot: RankSlot): void {
+    this.setState(slot, "alive");
+    slot.wasDead = true;
+  }
+
+  /**
+   * Says which of the silent nodes are busy, by pulses that were heard since `sinceMs`, and whether this node was
+   * declared dead: that is told once. Keeps for `status` how long the node has held its answers back, and with which
+   * nodes it shares memory.
+   */
+  answerOf(node: number, { silent, heldMs, sharing }: HeartbeatRequest, sinceMs: number): HeartbeatReply {
+    const isBusy = (other: number): boolean => {
+      const slot = this.#slots.get(other);
+      return slot?.state === "alive" && slot.loop.isBusy && slot.heardAtMs > sinceMs;
+    };
+    const busy = silent === undefined ? {} : { busy: silent.filter(isBusy) };
+    const own = this.#slots.get(node);
+    if (own !== undefined) Object.assign(own, { heldMs, sharing } satisfies Partial<RankSlot>);
+    if (own?.wasDead !== true) return busy;
+    own.wasDead = false;
+    return { ...busy, wasDead: true };
   }
 
   /** The node of this slot listens there from now on; "": no longer. */
@@ -234,13 +273,14 @@ export class RankSlots {
       if (incarnation === slot.incarnation && (slot.confirmed || !isNewer)) continue;
       if (slot.confirmed) ended.push(node);
       this.setIncarnation(slot, incarnation);
-      const { address, label, state, token = "", packageVersion = "", returns = false } = entry;
+      const { address, label, state, token = "", packageVersion = "", returns = false, hasNoClock = false } = entry;
       const isPlanned = state === "dead" && entry.isPlanned === true; // of others the chain says it
       Object.assign(slot, {
         address,
         label,
         packageVersion,
         returns,
+        hasNoClock,
         isPlanned,
         state,
         token,

@@ -46,3 +46,9 @@ export function fenced(node: number, incarnation: number, slot: RankSlot | undef
   const reason = slot === undefined ? "is not in this job" : `was replaced by "${slot.label}" (incarnation ${slot.incarnation})`;
   return new WeighbridgeError("FENCED", `${nameOf(node)} of incarnation ${incarnation} ${reason}`);
 }
+
+/** A standby that was given up speaks. */
+export function givenUp({ node, incarnation, label }: RankSlot): WeighbridgeError {
+  const message = `${nameOf(node)} ("${label}") of incarnation ${incarnation} was given up: its server goes on without it`;
+  return new WeighbridgeError("FENCED", message);
+}

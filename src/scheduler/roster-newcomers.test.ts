@@ -8,10 +8,7 @@ import { OLD_ROSTER, RosterStage, requestOf, texts } from "../testing/roster-sta
 test("a newcomer takes the slot of a dead node of its role, any number of times", () => {
   const book = new RosterStage().formed();
   for (let holder = 2; holder <= 5; holder++) {
-    book.nowMs += 3000;
-    for (const node of [8, 9, 11]) book.heard(node);
-    book.nowMs += 3000;
-    for (const node of [8, 9, 11]) book.heard(node);
+    book.beatTo(book.nowMs + 6000, 10);
     book.tick(book.nowMs);
     assert.deepEqual(book.states().at(-1), `10 dead ${holder - 1}`);
     assert.deepEqual(book.register(`s${holder}`), [`admit s${holder} as 10/${holder} recovery`, "publish"]);
@@ -20,8 +17,7 @@ test("a newcomer takes the slot of a dead node of its role, any number of times"
 
 test("a newcomer of the other role does not get the slot", () => {
   const book = new RosterStage({ startTimeoutMs: 60_000 }).formed();
-  book.nowMs = 4000;
-  book.hearAllBut(10);
+  book.beatTo(4000, 10);
   book.tick(5000);
   assert.deepEqual(book.register("w2"), []);
   assert.deepEqual(book.register("s2"), ["admit s2 as 10/2 recovery", "publish"]);
@@ -54,6 +50,7 @@ test("a rank held by a node that proves alive is refused; by one that does not, 
   book.nowMs = 2500;
   assert.deepEqual(book.heard(9), ["refuse w2 RANK_TAKEN"]);
   assert.deepEqual(book.register("w3", { rank: 1 }), []);
+  book.nowMs = 4000;
   for (const node of [8, 10, 9]) book.heard(node);
   assert.deepEqual(book.tick(5000), ["died 11", "admit w3 as 11/2 recovery", "publish"]);
 });
@@ -75,7 +72,7 @@ test("a newcomer waits for a slot until its deadline, and can go away before", (
   book.nowMs = 100;
   assert.deepEqual([book.register("w2"), book.register("w3")], [[], []]);
   assert.equal(book.dueMs(), 10_100);
-  book.roster.withdraw("w3");
+  book.roster.withdraw("w3", 0);
   assert.deepEqual(book.tick(10_099), []);
   assert.deepEqual(book.tick(10_100), ["refuse w2 DEADLINE"]);
   assert.equal(book.dueMs(), Infinity);

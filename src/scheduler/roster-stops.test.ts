@@ -25,6 +25,7 @@ test("a server that was stopped is told apart from one that died, until it is ba
   for (const name of ["w0", "w1"]) stage.register(name, { rank: Number(name[1]) });
   const entry = (of: RosterStage = stage) => of.roster.view().nodes.find(({ node }) => node === 8);
   const dead = (): string => `${entry()?.state} ${entry()?.isPlanned}`;
+  stage.nowMs = 4000;
   stage.hearAllBut(8);
   stage.tick(5000);
   assert.equal(dead(), "dead undefined");

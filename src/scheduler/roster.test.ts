@@ -91,7 +91,7 @@ test("a cluster that is not complete at the deadline fails, and not before", () 
 test("who went away while the cluster forms is not counted, and its rank is free", () => {
   const book = new RosterStage();
   book.register("w0", { rank: 0 });
-  book.roster.withdraw("w0");
+  book.roster.withdraw("w0", 0);
   assert.deepEqual(book.register("w0b", { rank: 0 }), []);
   assert.deepEqual(
     book.roster.waiting().map(({ label }) => label),
@@ -116,23 +116,87 @@ test("a node is dead exactly when nothing was heard of it for the timeout", () =
   book.hearAllBut(10);
   assert.equal(book.dueMs(), 5000);
   assert.deepEqual(book.tick(4999), []);
+  book.hearAllBut(10);
   assert.deepEqual(book.tick(5000), ["died 10", "publish"]);
   assert.deepEqual(book.states(), ["9 alive 1", "11 alive 1", "8 alive 1", "10 dead 1"]);
-  assert.deepEqual([book.roster.view().version, book.dueMs()], [2, 8000]);
+  assert.deepEqual([book.roster.view().version, book.dueMs()], [2, 9999]);
 });
 
-test("a tick that comes late excuses silence, once and for four times as long, a timeout at most (Roster.R10)", () => {
+test("a scheduler that was stopped judges nobody for one timeout after it woke up, neither by silence nor by a closed link (SilenceVerdicts.S3)", () => {
   const book = new RosterStage().formed();
   book.nowMs = 3000;
   book.hearAllBut(10);
-  assert.deepEqual(book.tick(5100, { lateMs: 100 }), []);
-  assert.equal(book.dueMs(), 5500);
-  assert.deepEqual(book.tick(5600, { lateMs: 100 }), ["died 10", "publish"]);
-  book.nowMs = 5700;
+  assert.deepEqual(book.tick(12_000, { lateMs: 7000 }), []);
+  assert.equal(book.dueMs(), 17_000);
+  book.linkDown(8);
+  assert.deepEqual(book.register("w2"), [], "a closed link gives no slot to a newcomer");
+  assert.deepEqual(book.tick(16_999), []);
+  book.hearAllBut(10);
+  assert.deepEqual(book.tick(17_000), ["died 10", "publish"]);
+});
+
+test("when no node is heard nobody is taken for dead before one is heard, and for one timeout after (SilenceVerdicts.S1)", () => {
+  const book = new RosterStage().formed();
+  assert.equal(book.dueMs(), 5000);
+  assert.deepEqual(book.tick(5000), ["doubts"]);
+  assert.deepEqual(book.roster.doubt(book.nowMs), { of: "all", silentSinceMs: 0 });
+  assert.deepEqual([book.dueMs(), book.tick(1e6)], [Infinity, []]);
+  assert.deepEqual(book.heard(9), ["doubtEnded"]);
+  assert.equal(book.roster.doubt(book.nowMs), undefined);
+  assert.deepEqual([book.dueMs(), book.tick(1e6 + 4999)], [1e6 + 5000, []]);
+  book.hearAllBut(8);
+  assert.deepEqual(book.tick(1e6 + 5000), ["died 8", "publish"]);
+});
+
+test("nodes whose links are all closed, as when all were killed, are dead two timeouts later (SilenceVerdicts.S6)", () => {
+  const book = new RosterStage().formed();
+  for (const node of [8, 9, 10, 11]) book.linkDown(node);
+  assert.deepEqual(book.tick(5000), ["doubts"]);
+  assert.deepEqual([book.dueMs(), book.tick(14_999)], [15_000, []]);
+  assert.deepEqual(book.tick(15_000), ["died 9", "died 11", "died 8", "died 10", "publish"]);
+});
+
+test("servers that closed their links are waited for until nothing listens at their addresses, if that can be found out (SilenceVerdicts.S6)", () => {
+  const book = new RosterStage({ probesServers: true }).formed();
+  for (const node of [8, 9, 10, 11]) book.linkDown(node);
+  assert.deepEqual(book.tick(5000), ["doubts"]);
+  assert.deepEqual([book.dueMs(), book.tick(20_000)], [Infinity, []], "the network may have closed them");
+  assert.equal(book.roster.lostServer(8, 1, 20_000), "memory://s0", "it is looked for as long as the doubt lasts");
+  assert.equal(book.roster.lostServer(9, 1, 20_000), undefined, "a worker listens nowhere");
+  book.roster.serverGone(8, 1, 20_000);
+  assert.deepEqual([book.dueMs(), book.tick(40_000)], [Infinity, []], "the other one may be there");
+  book.roster.serverGone(10, 1, 40_000);
+  assert.deepEqual([book.dueMs(), book.tick(49_999)], [50_000, []]);
+  assert.deepEqual(book.tick(50_000), ["died 9", "died 11", "died 8", "died 10", "publish"]);
+});
+
+test("a head whose standby has lost its link, too, is looked for while the scheduler hears nobody (SilenceVerdicts.S6)", () => {
+  const book = new RosterStage({ probesServers: true, replicas: 2, serverCount: 1, workerCount: 1 });
+  for (const name of ["s0", "s1", "w0"]) book.register(name, { serverCount: 1, workerCount: 1 });
+  for (const { node } of book.roster.view().nodes) book.linkDown(node);
+  assert.equal(book.roster.lostServer(8, 1, 4999), undefined, "one of them comes back (Chains.C1)");
+  assert.deepEqual(book.tick(5000), ["doubts"]);
+  assert.equal(book.roster.lostServer(8, 1, 5000), "memory://s0");
+});
+
+test("nodes that were lost all together are replaced by those that register since, a timeout later (SilenceVerdicts.S7)", () => {
+  const book = new RosterStage().formed();
+  book.tick(5000);
+  book.nowMs = 60_000;
+  assert.deepEqual(book.register("w2"), ["doubtEnded"]);
+  assert.deepEqual(book.tick(65_000), ["died 9", "died 11", "died 8", "died 10", "admit w2 as 9/2 recovery", "publish"]);
+});
+
+test("guests are not forgotten while the scheduler hears nobody (SilenceVerdicts.S4)", () => {
+  const book = new RosterStage().formed();
+  const [admitted] = book.roster.register({ ...requestOf("g", { role: "guest" }), serverCount: 0, workerCount: 0 }, "g", 0);
+  const node = admitted?.kind === "admit" ? admitted.node : assert.fail("a guest is let in");
+  book.nowMs = 100;
   book.hearAllBut();
-  assert.deepEqual(book.tick(60_000, { lateMs: 49_300 }), []);
-  assert.equal(book.dueMs(), 65_000);
-  assert.deepEqual(book.tick(65_000).filter((text) => text.startsWith("died")).length, 4);
+  assert.deepEqual(book.tick(5000), ["doubts"], "the guest is the first that is due");
+  book.nowMs = 9000;
+  assert.deepEqual(book.heard(9), ["doubtEnded"]);
+  assert.deepEqual(texts(book.roster.heard(node, 1, book.nowMs)), []);
 });
 
 test("a closed link alone is no death while heartbeats decide", () => {
@@ -141,6 +205,55 @@ test("a closed link alone is no death while heartbeats decide", () => {
   book.nowMs = 4000;
   book.hearAllBut();
   assert.deepEqual(book.tick(5000), []);
+});
+
+test("a worker whose link is closed is dead after half the timeout without a word, as when it was killed; a server is not (RankSlot.D1)", () => {
+  const book = new RosterStage().formed();
+  book.nowMs = 1000;
+  book.hearAllBut();
+  book.linkDown(9);
+  book.linkDown(8);
+  assert.equal(book.dueMs(), 3500);
+  book.nowMs = 3000;
+  book.hearAllBut(9, 8);
+  assert.deepEqual(book.tick(3499), []);
+  assert.deepEqual(book.tick(3500), ["died 9", "publish"]);
+  assert.equal(book.dueMs(), 6000, "the server is judged by its silence alone");
+});
+
+test("a server whose link is closed is dead after half the timeout if nothing listens at its address any more (RankSlot.D1)", () => {
+  const book = new RosterStage().formed();
+  assert.equal(book.roster.lostServer(8, 1, 0), undefined, "it has a link");
+  book.linkDown(8);
+  assert.equal(book.roster.lostServer(8, 1, 0), "memory://s0");
+  book.roster.serverGone(8, 1, 0);
+  book.nowMs = 2000;
+  book.hearAllBut(8);
+  assert.deepEqual(book.tick(2499), []);
+  assert.deepEqual(book.tick(2500), ["died 8", "publish"]);
+});
+
+test("a worker whose link is closed lives while its pulse is heard, and when it has a link again (Roster.R12)", () => {
+  const book = new RosterStage().formed();
+  for (const node of [9, 11]) book.linkDown(node);
+  book.nowMs = 2000;
+  book.hearAllBut(9, 11);
+  book.pulse(9, 1500);
+  book.linkUp(11);
+  book.nowMs = 4000;
+  book.hearAllBut(9);
+  assert.deepEqual(book.tick(4499), []);
+  assert.deepEqual(book.tick(4500), ["died 9", "publish"]);
+});
+
+test("a worker whose link was closed before this scheduler heard it is dead after the whole timeout (Roster.R3)", () => {
+  const restarted = new RosterStage();
+  restarted.resume("s0", { node: 8 });
+  restarted.linkDown(9);
+  restarted.nowMs = 2000;
+  restarted.heard(8);
+  assert.deepEqual(restarted.tick(4999), []);
+  assert.ok(restarted.tick(5000).includes("died 9"));
 });
 
 test("without heartbeats silence is no death, and a link that stays closed is", () => {
@@ -158,7 +271,7 @@ test("without heartbeats silence is no death, and a link that stays closed is", 
 
 test("a dead node that is heard of again, or connects again, is alive in the same incarnation", () => {
   const book = new RosterStage().formed();
-  book.tick(5000);
+  book.allDie();
   assert.deepEqual(book.heard(10), ["publish"]);
   assert.deepEqual(book.linkUp(8), ["publish"]);
   assert.deepEqual(book.states(), ["9 dead 1", "11 dead 1", "8 alive 1", "10 alive 1"]);
@@ -170,7 +283,7 @@ test("who has no slot, or no longer has it, is told so", () => {
   book.formed();
   assert.throws(() => book.heard(-3), throwsCode("NO_ROUTE"));
   assert.throws(() => book.heard(10, 2), throwsCode("NO_ROUTE"));
-  book.tick(5000);
+  book.allDie();
   book.register("s1b");
   book.register("s0b");
   assert.throws(() => book.heard(10, 1), throwsCode("FENCED"));
@@ -193,7 +306,7 @@ test("who has left is neither dead nor missing, and the job is over when all hav
 
 test("the job is over when the rest is dead, but not when all are", () => {
   const book = new RosterStage().formed();
-  book.tick(5000);
+  book.allDie();
   assert.equal(book.states().filter((state) => state.includes("dead")).length, 4);
   book.heard(9);
   assert.deepEqual(book.leave(9), ["publish", "finish"]);
@@ -219,7 +332,7 @@ test("after the last barrier nobody takes the slot of who leaves, and who waits 
 test("after the last barrier the slot of a dead node is still given: its successor may have words to say", () => {
   const book = new RosterStage().formed();
   book.roster.ending(book.nowMs);
-  book.nowMs = 3000;
+  book.nowMs = 5000;
   book.hearAllBut(11);
   assert.deepEqual(book.tick(6000), ["died 11", "publish"]);
   assert.deepEqual(book.register("w2"), ["admit w2 as 11/2 recovery", "publish"]);
@@ -278,4 +391,27 @@ test("for 300 seeds of events, every slot has one holder, versions rise, and eve
       for (const [name, sinceMs] of waiting) assert.ok(book.nowMs - sinceMs < 60_000, `seed ${seed}: ${name} was forgotten`);
     }
   }
+});
+
+// Processes that end without having closed their session.
+
+test("nobody waits for a worker that says that its process ends: it has left, and the job can end without it", () => {
+  const book = new RosterStage().formed();
+  assert.deepEqual(book.leave(9, 1, { unclosed: 0 }), ["unclosed", "publish"]);
+  assert.deepEqual(book.states(), ["9 left 1", "11 alive 1", "8 alive 1", "10 alive 1"]);
+  for (const node of [8, 10]) book.leave(node);
+  assert.deepEqual(book.leave(11, 1, { unclosed: 0 }), ["unclosed", "publish", "finish"]);
+});
+
+test("a worker whose process ends with an error is dead as soon as it says so", () => {
+  const book = new RosterStage().formed();
+  assert.deepEqual(book.leave(9, 1, { unclosed: 1 }), ["unclosed", "died 9", "publish"]);
+  assert.deepEqual(book.states().at(0), "9 dead 1");
+});
+
+test("a worker whose rank gets another process is dead as soon as it says that its process ends", () => {
+  const book = new RosterStage().formed();
+  assert.deepEqual(book.leave(9, 1, { unclosed: 0, returns: true }), ["unclosed", "died 9", "publish"]);
+  assert.deepEqual(book.states(), ["9 dead 1", "11 alive 1", "8 alive 1", "10 alive 1"]);
+  assert.deepEqual(book.register("w0b", { rank: 0 }).at(0), "admit w0b as 9/2 recovery");
 });

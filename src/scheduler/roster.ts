@@ -2,8 +2,7 @@
 // Pure: events and the time in, decisions out, which scheduler.ts carries out in order. `dueMs` is when `tick` is due.
 //
 //   forming ── all registered, or a node resumes ──► running ── nobody is left ──► finished
-//      └── a contradiction, a node that cannot start, or the deadline ──► failed: everybody gets the error, now and
-//      later
+//      └── a contradiction, a node that cannot start, or the deadline ──► failed: all get the error, now and later
 //   a slot:  alive ── silent too long ──► dead ── it answers, or a newcomer ──► alive;   alive ── LEAVE ──► left
 //
 // Invariants:
@@ -12,12 +11,12 @@
 //       server (AddedServers.A2) when the job is over.
 //   Roster.R3. After a restart the first node that resumes brings the job, the slots and their incarnations; nobody
 //       else's slot is reassigned before its holder had `heartbeatTimeoutMs` to resume as well.
-//   Roster.R4. Once everybody has passed the last barrier, or the launcher ends the job, nobody who leaves is replaced,
-//       and a node that still waits for a slot when all have left is refused: it must not keep the job from ending.
-//   Roster.R5. A state that was found is used when a node of its run resumes. It is set aside, with a message, and the
-//       job begins anew, when none has within `returnMs` and a whole cluster of new nodes is there, or when a node of
-//       another run resumes. Until then nobody gets a slot: nodes that are only cut off find their job as it was.
-//       Servers that come to join that job wait as well.
+//   Roster.R4. Once all nodes have passed the last barrier, or the launcher ends the job, no node that leaves is
+//       replaced, and one that waits for a slot when all have left is refused: the job must end. Where a job serves, no
+//       dead server is replaced either: its successor would wait for a barrier that is over.
+//   Roster.R5. A state that was found is used when a node of its run resumes. It is set aside, with a message, and a
+//       new job begins, when none has within `returnMs` and a whole cluster of new nodes is there, or when a node of
+//       another run resumes. Until then no node gets a slot: those that are only cut off find their job as it was.
 //   Roster.R6. Guests (guest-door.ts) are no nodes: the job neither waits for them nor ends with them.
 //   Roster.R7. Where servers have standbys, a scheduler that has less written down than a node knows decides nothing:
 //       it could put back a head that was replaced. It fails, and the nodes wait for one that has the state.
@@ -25,33 +24,34 @@
 //       come: they know which incarnations of workers there were.
 //   Roster.R9. A worker that comes to a running job gets the next rank when all others are held, as long as more are
 //       allowed, whatever counts it was started with. It joins at the lowest clock, as one that comes back does.
-//   Roster.R10. While the scheduler did not run it could hear nobody, and nodes that noticed are about to connect
-//       again. A `tick` that comes late excuses the silence of every node, once for each silence and for
-//       HELD_UP_FACTOR times as long as it is late, a whole timeout at most.
+//   Roster.R10. A node is dead when its silence or its closed link (Chains) or its pulse says so, and may be judged
+//       (SilenceVerdicts). Until then no newcomer gets its slot because its link is closed, but one that asks for it.
+//   Roster.R11. A worker whose process says that it ends well has left, as one that closed its session: it will not
+//       come back. If it ends with another exit code, or another process is started with its rank, it is dead at once.
+//   Roster.R12. A node whose pulse is heard computes, and is not silent. A server is gone when its pulse says that its
+//       loop has been busy for `loopTimeoutMs`, a worker never. A pulse brings no dead node back: its loop does.
 
 import { WeighbridgeError } from "../base/errors.ts";
 import { Placements } from "../keys/placement-of.ts";
-import type { LeaveRequest, Phase, StatusEntry, WaitingEntry } from "../wire/control.ts";
+import type { HeartbeatReply, HeartbeatRequest, LeaveRequest, Phase, StatusEntry, WaitingEntry } from "../wire/control.ts";
 import { jobConflict } from "../wire/hello.ts";
 import { idOf, isGuest, nameOf, type Role } from "../wire/node-id.ts";
 import type { RegisterRequest, ResumeClaim } from "../wire/register.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
-import { type Applicant, cannotStart, cannotTakePart, contradiction, incomplete, malformed } from "./applicant.ts";
+import { type Applicant, cannotStart, cannotTakePart, contradiction, incomplete, jobOver, malformed } from "./applicant.ts";
 import { Applicants, type JobFacts } from "./applicants.ts";
 import { Chains } from "./chains.ts";
-import { assignRanks, conflict } from "./formation.ts";
+import { conflict, lackingStandbys } from "./formation.ts";
 import { GuestDoor } from "./guest-door.ts";
 import { Guests } from "./guests.ts";
 import { firstPlacement, nextPlacement, type PlacementChange } from "./placement-epochs.ts";
-import { excuseSilence, holderOf, type RankSlot } from "./rank-slot.ts";
+import { holderOf, type RankSlot } from "./rank-slot.ts";
 import { RankSlots } from "./rank-slots.ts";
-import { fenced, isAnother, isBehind, otherJob, otherRun, tooOld } from "./resume-claims.ts";
-import type { Decision, RosterRules } from "./roster-decision.ts";
+import { fenced, givenUp, isAnother, isBehind, otherJob, otherRun, tooOld } from "./resume-claims.ts";
+import { type Decision, doubtEnded, type RosterRules } from "./roster-decision.ts";
+import { type Doubt, type Hearing, type HearingNow, SilenceVerdicts } from "./silence-verdicts.ts";
 import type { StateJournal } from "./state-journal.ts";
 
-/** A `tick` that comes later than this shows that the scheduler was held up (Roster.R10). */
-const HELD_UP_MS = 20;
-const HELD_UP_FACTOR = 4;
 /** For the nodes of a state that was found, where no heartbeats are sent. */
 const RETURN_MS = 5000;
 
@@ -60,7 +60,7 @@ export class Roster<T> {
   readonly #journal: StateJournal;
   /** The id of the job if it begins here. */
   readonly #jobId: string;
-  #deadlineMs = Infinity;
+  #timeoutMs = Infinity;
   /** While it is not known whether nodes of the state that was found come back: how long that may take (Roster.R5). */
   #returnUntilMs: number | undefined;
   #isFound = false;
@@ -72,6 +72,7 @@ export class Roster<T> {
   readonly #placements = new Placements();
   readonly #slots: RankSlots;
   readonly #chains: Chains;
+  readonly #verdicts: SilenceVerdicts;
   #isResumed = false;
   #resumedAtMs = -Infinity;
   #isStored = false; // from a disk (Roster.R8)
@@ -84,18 +85,18 @@ export class Roster<T> {
     this.#rules = { ...rules, heartbeatTimeoutMs: heartbeatIntervalMs === 0 ? 0 : heartbeatTimeoutMs };
     this.#journal = journal;
     this.#jobId = jobId;
+    this.#verdicts = new SilenceVerdicts(this.#rules);
     this.#guests = new Guests(this.#rules.heartbeatTimeoutMs);
     this.#slots = new RankSlots(journal, this.#guests);
-    this.#guestDoor = new GuestDoor({ guests: this.#guests, journal, slots: this.#slots });
-    const { dateMs } = rules;
-    this.#chains = new Chains({ journal, slots: this.#slots, heartbeatTimeoutMs: this.#rules.heartbeatTimeoutMs, dateMs });
+    this.#guestDoor = new GuestDoor({ guests: this.#guests, journal, slots: this.#slots, rules });
+    this.#chains = new Chains({ journal, slots: this.#slots, rules: this.#rules });
     this.#applicants = new Applicants({ rules: this.#rules, journal, slots: this.#slots, chains: this.#chains });
   }
 
   /** The scheduler may decide from now on; `isFound`: the state is that of a job that was running (Roster.R5). */
   open(nowMs: number, { isFound }: { readonly isFound: boolean }): void {
     this.#isFound = isFound;
-    this.#deadlineMs = nowMs + this.#rules.startTimeoutMs;
+    this.#timeoutMs = nowMs + this.#rules.startTimeoutMs;
     if (isFound) this.#returnUntilMs = nowMs + this.returnMs;
   }
 
@@ -122,7 +123,12 @@ export class Roster<T> {
 
   /** False while the cluster forms, and while a node that should be alive has sent nothing to this scheduler. */
   get hasHeardEverybody(): boolean {
-    return this.#phase === "running" && !this.#slots.all().some(({ state, confirmed }) => state === "alive" && !confirmed);
+    return this.#phase === "running" && this.unheard.length === 0;
+  }
+
+  /** Nodes that should be alive, and have sent nothing to this scheduler. */
+  get unheard(): number[] {
+    return this.#slots.all().flatMap(({ node, state, confirmed }) => (state === "alive" && !confirmed ? [node] : []));
   }
 
   get phase(): Phase {
@@ -147,7 +153,7 @@ export class Roster<T> {
   }
 
   status(nowMs: number): StatusEntry[] {
-    return this.#slots.status(nowMs, this.#rules.dateMs?.() ?? nowMs);
+    return this.#slots.status(nowMs, this.#rules.dateMs?.() ?? nowMs, this.#rules.heartbeatTimeoutMs);
   }
 
   waiting(): WaitingEntry[] {
@@ -158,11 +164,17 @@ export class Roster<T> {
   dueMs(nowMs: number): number {
     if (this.#phase === "failed") return Infinity;
     if (this.#phase === "forming") {
-      const returnUntilMs = this.#returnUntilMs ?? -Infinity;
-      return nowMs < returnUntilMs ? Math.min(this.#deadlineMs, returnUntilMs) : this.#deadlineMs;
+      const [returnUntilMs, formsAtMs] = [this.#returnUntilMs ?? -Infinity, this.#applicants.formsAtMs(nowMs)];
+      return Math.min(this.#timeoutMs, nowMs < returnUntilMs ? returnUntilMs : formsAtMs);
     }
-    const deathTimes = this.#slots.all().map((slot) => this.#chains.deathAtMs(slot));
-    return Math.min(this.#guests.dueMs(), this.#applicants.dueMs(this.#factsAt(nowMs), nowMs), ...deathTimes);
+    const notBeforeMs = (heardAtMs: number): number => this.#verdicts.notBeforeMs(heardAtMs, this.#hearingAt(nowMs));
+    const deathTimes = this.#slots.all().map((slot) => Math.max(this.#chains.deathAtMs(slot), notBeforeMs(slot.heardAtMs)));
+    return Math.min(this.#guests.dueMs(notBeforeMs), this.#applicants.dueMs(this.#factsAt(nowMs), nowMs), ...deathTimes);
+  }
+
+  /** Whom the scheduler has not heard, and since when, while it suspects itself (SilenceVerdicts.S1). */
+  doubt(nowMs: number): Doubt | undefined {
+    return this.#verdicts.doubt(this.#hearingAt(nowMs));
   }
 
   register(request: RegisterRequest, caller: T, nowMs: number): Decision<T>[] {
@@ -174,6 +186,10 @@ export class Roster<T> {
     if (request.failure !== undefined) return this.#missOut(caller, cannotStart(request, request.failure));
     const wrong = malformed(request);
     if (wrong !== undefined) return [{ kind: "refuse", caller, error: wrong }];
+    return [...doubtEnded<T>(this.#verdicts.registered(this.#hearingAt(nowMs))), ...this.#registerNode(request, caller, nowMs)];
+  }
+
+  #registerNode(request: RegisterRequest, caller: T, nowMs: number): Decision<T>[] {
     if (request.resume !== undefined) return this.#resume(request, request.resume, caller, nowMs);
     const decisions = this.#applicants.forget(request.token);
     const applicant: Applicant<T> = { request, caller, arrivedAtMs: nowMs };
@@ -181,8 +197,8 @@ export class Roster<T> {
   }
 
   /** The caller went away before it was answered. */
-  withdraw(caller: T): void {
-    this.#applicants.withdraw(caller);
+  withdraw(caller: T, nowMs: number): void {
+    this.#applicants.withdraw(caller, nowMs, { isForming: this.#phase === "forming" });
     this.#guestDoor.withdraw(caller);
   }
 
@@ -195,10 +211,29 @@ export class Roster<T> {
     const slot = this.#holder(node, incarnation);
     if (this.#chains.isOut(slot)) throw givenUp(slot);
     if (holdsSums) this.#slots.noteSums(slot, incarnation);
-    slot.heardAtMs = nowMs;
+    const ended = this.#lives(slot, nowMs);
     slot.downSinceMs = undefined; // what came, came over a link
-    if (slot.state === "dead") this.#slots.setState(slot, "alive");
-    return this.#conclude([], nowMs);
+    if (slot.state === "dead") this.#slots.revive(slot);
+    const busyMs = slot.loop.turned(nowMs);
+    if (busyMs !== undefined) ended.push({ kind: "turns", node, busyMs });
+    return this.#conclude(ended, nowMs);
+  }
+
+  /** For so long the loop of a node has been busy, as its pulse says (Roster.R12). Throws NO_ROUTE, and FENCED. */
+  pulse(node: number, incarnation: number, loopBusyMs: number, nowMs: number): Decision<T>[] {
+    const slot = this.#slots.get(node); // also one that a scheduler before this one has let in
+    if (isGuest(node)) this.#guests.heard(node, nowMs);
+    else if (slot?.incarnation !== incarnation) this.#holder(node, incarnation);
+    if (slot?.incarnation !== incarnation || slot.state !== "alive") return [];
+    const decisions = this.#lives(slot, nowMs);
+    const { isLong, busyMs } = slot.loop.busy(loopBusyMs, nowMs, this.#rules.heartbeatTimeoutMs);
+    if (isLong) decisions.push({ kind: "busy", node, busyMs });
+    return this.#conclude(decisions, nowMs);
+  }
+
+  /** What the answer to this heartbeat says; takes note of what `status` shows of it. */
+  answerOf(node: number, beat: HeartbeatRequest, nowMs: number): HeartbeatReply {
+    return this.#slots.answerOf(node, beat, nowMs - this.#rules.heartbeatTimeoutMs);
   }
 
   /** A head reports that its standby, in this incarnation, does not take its log. Throws as `heard`. */
@@ -234,15 +269,20 @@ export class Roster<T> {
     return this.#conclude([], nowMs);
   }
 
-  /** Where this head listened, if its link is closed and its standby could take over (head-probe.ts). */
-  lostHead(node: number, incarnation: number): string | undefined {
+  /**
+   * Where this server listened, if its link is closed and that matters: it may be judged now (SilenceVerdicts.S4), or
+   * its end may end a doubt (SilenceVerdicts.S6).
+   */
+  lostServer(node: number, incarnation: number, nowMs: number): string | undefined {
     const slot = this.#slots.get(node);
     if (slot?.incarnation !== incarnation || slot.downSinceMs === undefined || slot.state !== "alive") return undefined;
-    return this.#chains.hasSuccessor(slot) ? slot.address : undefined;
+    const isPaused = this.#verdicts.isPaused(this.#hearingAt(nowMs));
+    const matters = isPaused ? this.doubt(nowMs)?.of === "all" : this.#chains.deathAtMs(slot) < Infinity;
+    return slot.role === "server" && matters ? slot.address : undefined;
   }
 
   /** Nothing listens there any more. */
-  headGone(node: number, incarnation: number, nowMs: number): Decision<T>[] {
+  serverGone(node: number, incarnation: number, nowMs: number): Decision<T>[] {
     const slot = this.#slots.get(node);
     if (slot?.incarnation === incarnation) slot.refusedAtMs = nowMs;
     return this.#conclude([], nowMs);
@@ -296,10 +336,10 @@ export class Roster<T> {
   /**
    * The node is done. With `failure` it could not begin: so ends the job, unless the node replaced another. With
    * `returns` another process comes for the state that this server has left. With `unlessNeeded` it stays if no other
-   * one has its state (Chains.C4).
+   * one has its state (Chains.C4). With `unclosed` the process of a worker ends (Roster.R11).
    */
   leave(node: number, incarnation: number, nowMs: number, request: LeaveRequest = {}): Decision<T>[] {
-    const { failure, returns = false, unlessNeeded = false } = request;
+    const { failure, returns = false, unlessNeeded = false, unclosed } = request;
     if (isGuest(node)) {
       this.#guests.leave(node);
       this.#slots.guestsChanged();
@@ -307,12 +347,16 @@ export class Roster<T> {
     }
     const slot = this.#holder(node, incarnation);
     const decisions: Decision<T>[] = [];
+    if (unclosed !== undefined && slot.role === "worker") {
+      decisions.push({ kind: "unclosed", node, isAwaited: returns, exitCode: unclosed });
+      if (returns || unclosed !== 0) return this.#conclude([...decisions, ...this.#gone(slot, nowMs)], nowMs);
+    }
     if (unlessNeeded && !this.isOver) {
       const twin = this.#chains.lostTwin(slot);
       if (twin !== undefined) decisions.push(...this.#gone(twin, nowMs));
       if (this.#chains.isNeeded(slot)) return this.#conclude([...decisions, { kind: "needed", node }], nowMs);
     }
-    slot.returns = returns;
+    slot.returns = returns && slot.role !== "worker";
     if (failure === undefined && !this.isOver && (returns || this.#chains.hasSuccessor(slot)))
       return this.#conclude([...decisions, ...this.#gone(slot, nowMs, { isPlanned: true })], nowMs);
     this.#chains.left(slot);
@@ -323,35 +367,37 @@ export class Roster<T> {
 
   /** Whether nobody works any more: a server that leaves then need not hand over. */
   get isOver(): boolean {
+    if (this.#rules.serves === true) return this.#isEnding;
     const workers = this.#slots.all().filter(({ role }) => role === "worker");
     return this.#isEnding || (workers.length > 0 && workers.every(({ state }) => state === "left"));
   }
 
   /** `lateMs`: how much later than `dueMs` it is called. */
   tick(nowMs: number, lateMs = 0): Decision<T>[] {
-    if (lateMs >= HELD_UP_MS) this.#excuse(nowMs + Math.min(this.#rules.heartbeatTimeoutMs, HELD_UP_FACTOR * lateMs));
-    if (this.#returnUntilMs !== undefined && nowMs < this.#deadlineMs) return this.#form(nowMs);
-    if (this.#phase === "forming" && nowMs >= this.#deadlineMs) {
+    const now = this.#hearingAt(nowMs);
+    this.#verdicts.tick(lateMs, now);
+    if (this.#phase === "forming") {
+      const formed = this.#form(nowMs);
+      if (this.#phase !== "forming" || nowMs < this.#timeoutMs) return formed;
       return this.fail(incomplete(this.#rules, this.#applicants.all, this.#rules.startTimeoutMs));
     }
-    const decisions: Decision<T>[] = this.#guests.expire(nowMs).map((node) => this.#guestDoor.dismissal(node));
+    const before = this.#verdicts.doubt(now);
+    const mayJudge = (heardAtMs: number): boolean => this.#verdicts.mayJudge(heardAtMs, now);
+    const decisions: Decision<T>[] = this.#guests.expire(nowMs, mayJudge).map((node) => this.#guestDoor.dismissal(node));
     if (decisions.length > 0) this.#slots.guestsChanged();
     for (const slot of this.#slots.all()) {
-      if (nowMs < this.#chains.deathAtMs(slot)) continue;
+      if (nowMs < this.#chains.deathAtMs(slot) || !mayJudge(slot.heardAtMs)) continue;
       decisions.push(...this.#gone(slot, nowMs));
     }
+    const doubt = this.#verdicts.doubt(now);
+    if (doubt !== undefined && before === undefined) decisions.push({ kind: "doubts", doubt });
     return this.#conclude(decisions, nowMs);
   }
 
-  /** Roster.R10 */
-  #excuse(untilMs: number): void {
-    for (const slot of this.#slots.all()) excuseSilence(slot, untilMs);
-    this.#guests.excuse(untilMs);
-  }
-
   #gone(slot: RankSlot, nowMs: number, how: { readonly isPlanned: boolean } = { isPlanned: false }): Decision<T>[] {
-    const died = { kind: "died", node: slot.node, ...how } as const;
-    if (this.#chains.gone(slot, nowMs, how) !== "promoted") return [died];
+    const outcome = this.#chains.gone(slot, nowMs, how);
+    const died = { kind: "died", node: slot.node, goesOn: outcome !== "dead", ...how } as const;
+    if (outcome !== "promoted") return [died];
     return [died, { kind: "promoted", node: slot.node, incarnation: slot.incarnation, label: slot.label, ...how }];
   }
 
@@ -380,16 +426,15 @@ export class Roster<T> {
   /** Gives everybody a slot once all are there. */
   #form(nowMs: number): Decision<T>[] {
     if (nowMs < (this.#returnUntilMs ?? 0)) return []; // Roster.R5
-    const { fitting, refusals } = this.#sorted();
-    const assignments = assignRanks(fitting, this.#rules);
+    const { fitting, refusals: decisions } = this.#applicants.sorted();
+    const assignments = this.#applicants.deal(fitting, { isDue: nowMs >= this.#timeoutMs, nowMs });
     if (assignments instanceof WeighbridgeError) return this.fail(assignments);
     if (assignments === undefined) return [];
-    const decisions: Decision<T>[] = refusals;
     if (this.#returnUntilMs !== undefined) decisions.push(this.#setAside(`none of its nodes came back within ${this.returnMs} ms`));
     this.#applicants.takeAll();
     this.#phase = "running";
     this.#slots.establish(this.#rules);
-    decisions.push({ kind: "run" });
+    decisions.push({ kind: "run", lacking: lackingStandbys(assignments, this.#rules) });
     for (const { applicant: assigned, role, rank } of assignments) {
       const slot = this.#slots.get(idOf(role, rank)) ?? this.#slots.add("worker", rank);
       decisions.push({ ...this.#applicants.assign(assigned, slot, nowMs), recovery: false });
@@ -399,18 +444,6 @@ export class Roster<T> {
     this.#slots.publish(); // nobody needs a push: the answers carry it
     decisions.push(...this.#admitGuests(nowMs), ...this.#publish()); // Guests.G4
     return decisions;
-  }
-
-  /** Who of those that wait could begin a job together; others came to join the one that was found. */
-  #sorted(): { readonly fitting: readonly Applicant<T>[]; readonly refusals: Decision<T>[] } {
-    const fitting: Applicant<T>[] = [];
-    const refusals: Decision<T>[] = [];
-    for (const applicant of this.#applicants.all) {
-      const error = conflict(applicant, this.#rules, fitting);
-      if (error === undefined) fitting.push(applicant);
-      else refusals.push({ kind: "refuse", caller: applicant.caller, error });
-    }
-    return { fitting, refusals };
   }
 
   /** A node reports that it cannot take part: a cluster that forms fails; a complete one never counted on it. */
@@ -464,7 +497,7 @@ export class Roster<T> {
       this.#isStored = claim.isStored === true;
       this.#phase = "running";
       this.#slots.establish(this.#rules);
-      decisions.push({ kind: "run" });
+      decisions.push({ kind: "run", lacking: [] });
     }
     if (claim.job !== this.job) {
       return [{ kind: "refuse", caller, error: otherRun(request, claim, this.job) }];
@@ -490,7 +523,8 @@ export class Roster<T> {
   #comeBack({ request, caller }: Applicant<T>, slot: RankSlot, { node, incarnation }: ResumeClaim, nowMs: number): Decision<T>[] {
     const admitted = (): Decision<T> => ({ kind: "admit", caller, node, incarnation: slot.incarnation, recovery: true });
     if (slot.state === "alive" && slot.token === request.token) return [admitted()]; // the answer was lost
-    const error = this.#chains.comebackRefusal(slot, request, incarnation);
+    const isOver = this.#isEnding && this.#rules.serves === true; // Roster.R4
+    const error = isOver ? jobOver(request) : this.#chains.comebackRefusal(slot, request, incarnation);
     if (error !== undefined) return [{ kind: "refuse", caller, error }];
     const before: Decision<T>[] = slot.state === "alive" ? [{ kind: "died", node }] : [];
     this.#chains.cameBack(slot, incarnation);
@@ -514,11 +548,22 @@ export class Roster<T> {
     return (isForming && claim.job !== this.job) || isBehind(this.#journal.state, claim);
   }
 
-  // Common to all.
+  #hearingAt(nowMs: number): HearingNow {
+    const counted = (): Hearing[] => this.#slots.hearings(this.#rules);
+    const registeredAtMs = (): number => Math.max(-Infinity, ...this.#applicants.all.map(({ arrivedAtMs }) => arrivedAtMs));
+    return { nowMs, counted, registeredAtMs };
+  }
 
   #factsAt(nowMs: number): JobFacts {
     const mayResume = nowMs < this.#resumedAtMs + this.#rules.heartbeatTimeoutMs;
-    return { isEnding: this.#isEnding, isStored: this.#isStored, isSettled: this.hasHeardEverybody, mayResume };
+    const isPaused = this.#verdicts.isPaused(this.#hearingAt(nowMs));
+    return { isEnding: this.#isEnding, isStored: this.#isStored, isSettled: this.hasHeardEverybody, mayResume, isPaused };
+  }
+
+  #lives(slot: RankSlot, nowMs: number): Decision<T>[] {
+    const ended = doubtEnded<T>(this.#verdicts.heard(slot.heardAtMs, this.#hearingAt(nowMs)));
+    slot.heardAtMs = nowMs;
+    return ended;
   }
 
   #holder(node: number, incarnation: number): RankSlot {
@@ -551,9 +596,4 @@ export class Roster<T> {
     }
     return decisions;
   }
-}
-
-function givenUp({ node, incarnation, label }: RankSlot): WeighbridgeError {
-  const message = `${nameOf(node)} ("${label}") of incarnation ${incarnation} was given up: its server goes on without it`;
-  return new WeighbridgeError("FENCED", message);
 }

@@ -51,10 +51,12 @@ export class RoundDeal {
     this.#clock = Math.max(this.#clock, clock);
   }
 
-  /** What this worker was dealt and not lent is free again. */
-  release(rank: number): void {
-    for (const { from, to } of this.#queues.get(rank) ?? []) this.#dealt.remove(from, to);
+  /** What this worker was dealt and not lent is free again. Returns how many units that is. */
+  release(rank: number): number {
+    const shares = this.#queues.get(rank) ?? [];
+    for (const { from, to } of shares) this.#dealt.remove(from, to);
     this.#queues.delete(rank);
+    return shares.reduce((count, { from, to }) => count + to - from, 0);
   }
 
   /**

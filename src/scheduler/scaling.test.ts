@@ -30,7 +30,7 @@ class Stage {
   /** Moves at once unless a test says otherwise. */
   move = async (servers: readonly number[], _how: MoveOptions): Promise<void> => this.place(servers);
 
-  constructor(journal: StateJournal = new StateJournal(), options: Partial<ScalingOptions> = {}) {
+  constructor({ journal = new StateJournal(), ...options }: Partial<ScalingOptions> = {}) {
     this.journal = journal;
     if (journal.state.placement === undefined) {
       journal.write({ kind: "placement", placement: { epoch: 1, policy: "ring", servers: [0, 1] } });
@@ -104,7 +104,7 @@ class Stage {
 }
 
 test("a change is taken back when one of two processes has ended for good, also when its rank was whole until then", async () => {
-  const stage = new Stage(undefined, { replicas: 2 });
+  const stage = new Stage({ replicas: 2 });
   const number = await stage.scaling.request({ add: 2 });
   await stage.settle();
   stage.standbys.set(2, "filled");
@@ -267,13 +267,13 @@ test("a rollback before a request is answered says that nothing is under way yet
 test("a restarted scheduler takes back a change that had not begun, and one that it has not gone on with yet", async () => {
   for (const hasBegun of [true, false]) {
     const journal = new StateJournal();
-    const first = new Stage(journal);
+    const first = new Stage({ journal });
     const wish = { number: 1, ask: { to: 3 }, timeoutMs: 1000, ...(hasBegun ? { begun: { from: [0, 1], to: [0, 1, 2] } } : {}) };
     journal.write({ kind: "wish", wish });
     first.isSettled = false;
     first.scaling.rollBack("out").catch(() => {}); // it is closed before it is answered
     first.scaling.close(new WeighbridgeError("CLOSED", "the scheduler was closed"));
-    const second = new Stage(journal);
+    const second = new Stage({ journal });
     second.scaling.review();
     await second.settle();
     assert.deepEqual([second.moves, second.servers, second.ends()], [[], "0 1", ["1 rolledBack"]], `${hasBegun}`);
@@ -436,13 +436,13 @@ test("so many changes may wait, and no more", async () => {
 test("a scheduler that finds a change under way goes on with it, forward or back", async () => {
   for (const isBack of [false, true]) {
     const journal = new StateJournal();
-    const first = new Stage(journal);
+    const first = new Stage({ journal });
     await first.scaling.request({ to: 3 });
     await first.settle();
     first.come(2);
     if (isBack) first.scaling.rollBack().catch(() => {}); // it is closed before it is answered
     first.scaling.close(new WeighbridgeError("CLOSED", "the scheduler was closed"));
-    const second = new Stage(journal);
+    const second = new Stage({ journal });
     second.isSettled = false;
     second.come(2);
     assert.deepEqual(second.moves, []); // not before every node was heard of
@@ -456,7 +456,7 @@ test("a scheduler that finds a change under way goes on with it, forward or back
 });
 
 test("a rank of two processes is waited for until its standby has everything; nothing moves before (AwaitedServers.A1)", async () => {
-  const stage = new Stage(undefined, { replicas: 2 });
+  const stage = new Stage({ replicas: 2 });
   const awaited = () => {
     const { awaited: servers, awaitedStandbys, fillingStandbys, waitMs } = stage.scaling.report().current ?? {};
     return [servers, awaitedStandbys, fillingStandbys, waitMs];
@@ -482,7 +482,7 @@ test("a rank whose second process does not come in time is taken back, with a wo
     [undefined, /^waited 3000 ms for standby 2 to come$/],
     ["filling", /^waited 2000 ms for standby 2 to be filled$/],
   ] as const) {
-    const stage = new Stage(undefined, { replicas: 2 });
+    const stage = new Stage({ replicas: 2 });
     stage.come(2);
     await stage.scaling.request({ to: 3, timeoutMs: 3000 });
     await stage.settle(1000);
@@ -504,7 +504,7 @@ test("a rank whose second process does not come in time is taken back, with a wo
 
 test("where a standby has taken over meanwhile the change goes on; without one it is taken back (Scaling.S5)", async () => {
   for (const replicas of [1, 2]) {
-    const stage = new Stage(undefined, { replicas });
+    const stage = new Stage({ replicas });
     stage.come(2);
     stage.standbys.set(2, "filled");
     stage.move = async (servers) => {
@@ -519,7 +519,7 @@ test("where a standby has taken over meanwhile the change goes on; without one i
 });
 
 test("a head that is replaced again and again ends the change (Scaling.S5)", async () => {
-  const stage = new Stage(undefined, { replicas: 2 });
+  const stage = new Stage({ replicas: 2 });
   stage.move = async (servers) => {
     if (servers.length === 1) throw new WeighbridgeError("NODE_DEAD", "server 0 is dead, and parts were on their way");
   };
@@ -533,7 +533,7 @@ test("a scheduler that finds parts on their way to a rank waits for its head alo
   const sets = { from: [0, 1], to: [0, 1, 2] };
   const move = { from: [0, 1], to: [0, 1, 2], below: 7 };
   for (const hasHead of [true, false]) {
-    const stage = new Stage(journal, { replicas: 2 });
+    const stage = new Stage({ journal, replicas: 2 });
     journal.write({ kind: "placement", placement: { epoch: hasHead ? 5 : 15, policy: "ring", servers: [0, 1, 2], move } });
     journal.write({ kind: "wish", wish: { number: hasHead ? 1 : 2, ask: { to: 3 }, timeoutMs: 1000, begun: sets } });
     if (hasHead) stage.there.add(2);

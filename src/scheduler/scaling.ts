@@ -46,7 +46,7 @@ const SCALING_TIMEOUT_MS = 60_000;
 /** What may wait behind the change under way. */
 const QUEUE_MAX = 16;
 /** How long servers without parts may take to leave. */
-const LEAVE_MS = 10_000;
+export const LEAVE_MS = 10_000;
 /** Scaling.S3 */
 const BACK_TRIES = 30;
 const BACK_DELAY_MS = 1000;

@@ -1,10 +1,13 @@
 // scheduler-node — the scheduler as a node of the cluster: it listens, waits at barriers itself, and leaves last.
 
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
-import { isWeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, reasonOf } from "../base/errors.ts";
+import { randomToken } from "../base/random.ts";
 import { ClusterNode } from "../cluster/cluster-node.ts";
 import type { NodeOptions } from "../cluster/node-options.ts";
+import { pulseIntervalMs } from "../cluster/pulse.ts";
 import { PlainReadBuffers } from "../peer/request-assembly.ts";
+import type { Address } from "../transport/transport.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
 import type { ManagedJob } from "./managed-job.ts";
 import type { WishedServers } from "./scaling.ts";
@@ -14,6 +17,12 @@ import type { StateStore } from "./state-store.ts";
 export type SchedulerNodeOptions = NodeOptions & {
   readonly heartbeatIntervalMs?: number;
   readonly heartbeatTimeoutMs?: number;
+  /** As RosterRules.loopTimeoutMs. */
+  readonly loopTimeoutMs?: number | undefined;
+  /** Where the pulse of this process listens for those who miss the scheduler; left out: it answers nobody. */
+  readonly pulseAddress?: Address | undefined;
+  /** The address that others ask, made from the one that was bound. */
+  readonly advertisePulse?: (bound: Address) => Address;
   /** Called when the scheduler listens, before any node can have come. */
   readonly onListening?: () => void;
   /** Opens what shows people the job, once the scheduler listens; closed with the node. If it throws, the job ends. */
@@ -33,6 +42,10 @@ export type SchedulerNodeOptions = NodeOptions & {
   readonly onServers?: ((servers: WishedServers) => void) | undefined;
   /** As SchedulerOptions.onWorkers. */
   readonly onWorkers?: ((ranks: readonly number[]) => void) | undefined;
+  /** As SchedulerOptions.onUnclosed. */
+  readonly onUnclosed?: ((name: string, isAwaited: boolean) => boolean) | undefined;
+  /** As SchedulerOptions.serves. */
+  readonly serves?: boolean | undefined;
   /** How servers share the parts, if the job begins here. Defaults to "ring". */
   readonly placement?: PlacementView["policy"] | undefined;
   /** Called with the dead nodes that all others wait for alone; a caller that knows they are gone for good says so. */
@@ -41,6 +54,7 @@ export type SchedulerNodeOptions = NodeOptions & {
 
 export class SchedulerNode extends ClusterNode {
   readonly scheduler: Scheduler;
+  readonly #pulse: { address?: Address; token?: string } = {};
   readonly #options: SchedulerNodeOptions;
 
   constructor(options: SchedulerNodeOptions) {
@@ -48,7 +62,7 @@ export class SchedulerNode extends ClusterNode {
     const { heartbeatIntervalMs = 1000, heartbeatTimeoutMs = 5000, jobId = "job", incarnation = 1, placement } = options;
     const { peer, clock, log, serverCount, workerCount, startTimeoutMs } = this;
     const counts = { serverCount, workerCount, workerCountMax: options.workerCountMax, replicas: options.replicas };
-    const times = { heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs };
+    const times = { heartbeatIntervalMs, heartbeatTimeoutMs, startTimeoutMs, loopTimeoutMs: options.loopTimeoutMs, pulse: this.#pulse };
     this.#options = options;
     this.scheduler = new Scheduler({
       peer,
@@ -66,6 +80,9 @@ export class SchedulerNode extends ClusterNode {
       dateMs: options.dateMs,
       store: options.store,
       onOnlyDead: options.onOnlyDead,
+      onUnclosed: options.onUnclosed,
+      serves: options.serves,
+      hasStartBarrier: options.startBarrier !== false,
     });
   }
 
@@ -91,6 +108,7 @@ export class SchedulerNode extends ClusterNode {
     const { scheduler } = this;
     scheduler.onRoster((roster) => this.follow(roster));
     scheduler.onFailed((error) => this.fail(error));
+    await this.#answerBusy();
     await scheduler.start(this.#options.schedulerAddress);
     this.#options.onListening?.();
     try {
@@ -103,6 +121,21 @@ export class SchedulerNode extends ClusterNode {
     await scheduler.ready;
   }
 
+  /** While the loop of this process is busy, its pulse says so to those who miss the scheduler (Heartbeat.B2). */
+  async #answerBusy(): Promise<void> {
+    const { pulse, pulseAddress, advertisePulse = (bound) => bound } = this.#options;
+    const { heartbeatIntervalMs = 1000, heartbeatTimeoutMs = 5000 } = this.#options;
+    if (pulse === undefined || pulseAddress === undefined || heartbeatIntervalMs === 0 || heartbeatTimeoutMs === 0) return;
+    const token = randomToken();
+    try {
+      const answering = await pulse.answer(pulseAddress, { token, everyMs: pulseIntervalMs({ heartbeatIntervalMs, heartbeatTimeoutMs }) });
+      this.closeWith({ close: async () => answering.close() });
+      Object.assign(this.#pulse, { address: advertisePulse(answering.address), token });
+    } catch (thrown) {
+      this.log.debug("no pulse answers for this scheduler while its loop is busy", { reason: reasonOf(thrown) });
+    }
+  }
+
   protected missing(): string {
     return this.scheduler.missing();
   }
@@ -112,6 +145,7 @@ export class SchedulerNode extends ClusterNode {
   }
 
   protected async enterBarrier(group: number, customer: number, wait: WaitOptions, outlivesDeaths: boolean): Promise<void> {
+    if (outlivesDeaths) await waitFor(this.scheduler.served, "the cluster to be told to end", this.clock, wait);
     await this.scheduler.barrier(group, customer, wait, outlivesDeaths);
   }
 

@@ -4,19 +4,23 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { Transport } from "../transport/transport.ts";
+import type { SchedulerPulse } from "../wire/register.ts";
 import type { PlacementView, RosterView } from "../wire/roster.ts";
 import type { DeadNodeWaitOptions } from "./dead-node-wait.ts";
 import type { WishedServers } from "./scaling.ts";
 import type { StateRecord } from "./scheduler-state.ts";
 import type { StateStore } from "./state-store.ts";
 
-/** What listeners of a scheduler see. `isEnding`: the job ends, and its nodes leave. */
-export type ScheduledRoster = RosterView & { readonly isEnding?: boolean | undefined };
+/**
+ * What listeners of a scheduler see. `isEnding`: the job ends, and its nodes leave. `unheard`: other nodes say of these
+ * that they live, and a restarted scheduler has not heard them yet.
+ */
+export type ScheduledRoster = RosterView & { readonly isEnding?: boolean | undefined; readonly unheard?: readonly number[] | undefined };
 
 export type SchedulerOptions = {
   /** Ours alone: its id, job and events are set here. */
   readonly peer: Peer;
-  /** To find out whether a process is gone (head-probe.ts). */
+  /** To find out whether a process is gone (server-probe.ts). */
   readonly transport?: Pick<Transport, "connect"> | undefined;
   readonly clock: Clock;
   readonly log: Log;
@@ -32,9 +36,20 @@ export type SchedulerOptions = {
   readonly onServers?: ((servers: WishedServers) => void) | undefined;
   /** Called with the ranks of the workers that there are to be, when somebody asks for another number of them. */
   readonly onWorkers?: ((ranks: readonly number[]) => void) | undefined;
+  /**
+   * Whether the job serves on when no worker is left: its servers stay until `endServing`, and its workers leave
+   * without them. Defaults to false.
+   */
+  readonly serves?: boolean | undefined;
+  /** Whether the nodes pass a barrier of all nodes when they start. Defaults to false. */
+  readonly hasStartBarrier?: boolean | undefined;
   readonly heartbeatIntervalMs: number;
   readonly heartbeatTimeoutMs: number;
   readonly startTimeoutMs: number;
+  /** As RosterRules.loopTimeoutMs. Defaults to `loopTimeoutFor`. */
+  readonly loopTimeoutMs?: number | undefined;
+  /** Where the pulse of this process answers for the scheduler, once it does. */
+  readonly pulse?: Pick<SchedulerPulse, "address" | "token"> | undefined;
   /**
    * Which start of a scheduler this is, for instance the time of day. Raised when nodes know a higher one
    * (Scheduler.D4).
@@ -48,6 +63,11 @@ export type SchedulerOptions = {
   readonly placement?: PlacementView["policy"] | undefined;
   readonly lingerMs?: number;
   readonly onOnlyDead?: DeadNodeWaitOptions["onOnlyDead"];
+  /**
+   * Called for a worker whose process ended without having closed its session; `isAwaited`: another one comes for its
+   * rank. Returns whether people are told by other means than the log.
+   */
+  readonly onUnclosed?: ((name: string, isAwaited: boolean) => boolean) | undefined;
   /** Where the state outlives this process; left out, a scheduler that is restarted learns it from the nodes. */
   readonly store?: StateStore | undefined;
   /** Sees every record that changes the scheduler's state, in order. */

@@ -191,3 +191,19 @@ test("a scheduler that nodes have left for a newer one does not take a higher in
   await cluster.clock.advance(100);
   assert.match(problems[0] ?? "", /older incarnation of the scheduler/);
 });
+
+test("what a node asked before it had its rank does not stay open when its link broke meanwhile", async () => {
+  const cluster = new ControlCluster({ serverCount: 1, workerCount: 1 });
+  await cluster.scheduler();
+  const { membership, joined } = cluster.node("server", "s0");
+  await cluster.clock.advance(100);
+  const missing = membership.missing();
+  cluster.network.partition("s0", "scheduler", { breakLinks: true });
+  await cluster.clock.advance(100);
+  cluster.network.heal();
+  assert.match(await cluster.clock.runUntil(missing), /worker 0/);
+  const worker = cluster.node("worker", "w0");
+  await cluster.clock.runUntil(Promise.all([joined, worker.joined]));
+  await cluster.clock.advance(100);
+  assert.equal(membership.isBusy, false);
+});

@@ -12,10 +12,10 @@ import { serveJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { Peer } from "../peer/peer.ts";
 import type { ServedFunction } from "../peer/served-function.ts";
-import type { CataloguePage } from "../wire/catalogue.ts";
+import type { CatalogueListRequest, CataloguePage } from "../wire/catalogue.ts";
 import type { GatherReply, GatherRequest } from "../wire/collective-frame.ts";
 import type { BarrierReply, BarrierRequest, Empty, RendezvousReply, RendezvousRequest } from "../wire/control.ts";
-import { rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import { FIRST_SERVER_ID, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RosterEntry } from "../wire/roster.ts";
 import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
 import { BarrierService } from "./barrier-service.ts";
@@ -34,6 +34,8 @@ export type SchedulerServicesOptions = DeadNodeWaitOptions & {
   readonly clock: Clock;
   readonly log: Log;
   readonly workerCount: number;
+  /** As SchedulerOptions.serves. */
+  readonly serves?: boolean | undefined;
   readonly journal: StateJournal;
   readonly roster: Roster<PendingRegistration>;
   /** A member has sent something. */
@@ -51,12 +53,16 @@ export class SchedulerServices {
   readonly #units: UnitService;
   readonly #rendezvous: RendezvousService;
   readonly #catalogue: CatalogueService;
+  #isStartTold = false;
 
   constructor(options: SchedulerServicesOptions) {
     this.#options = options;
     this.#roster = options.roster;
-    this.#barriers = new BarrierService(() => [{ node: SCHEDULER_ID, role: "scheduler", state: "alive" }, ...this.#roster.view().nodes]);
-    this.#deadWait = new DeadNodeWait(options);
+    this.#barriers = new BarrierService(
+      () => [{ node: SCHEDULER_ID, role: "scheduler", state: "alive" }, ...this.#roster.view().nodes],
+      options,
+    );
+    this.#deadWait = new DeadNodeWait(options.serves === true ? { ...options, giveUp: (error) => this.#giveUpDead(error) } : options);
     this.#units = new UnitService(options);
     this.#rendezvous = new RendezvousService(options);
     this.#catalogue = new CatalogueService(options);
@@ -71,9 +77,13 @@ export class SchedulerServices {
     this.#serve(catalogueReserve, (_, request) => catalogue.reserve(request));
     this.#serve(catalogueFind, (_, request) => catalogue.find(request));
     this.#serve(catalogueClear, (_, request) => catalogue.clear(request));
-    this.#serve(catalogueList, (_, request) => catalogue.list(request));
     this.#serve(catalogueTell, (channel, page) => this.#recallCatalogue(channel, page));
-    const { peer, journal } = this.#options;
+    const { peer, journal, heard } = this.#options;
+    const list = (channel: Channel, request: CatalogueListRequest): Promise<CataloguePage> => {
+      if (channel.id >= FIRST_SERVER_ID) heard(channel); // programs of the command line are no nodes
+      return catalogue.list(request);
+    };
+    peer.serve(serveDurably(journal, catalogueList, list));
     peer.serve(serveDurably(journal, GATHER, (channel, request) => this.#gather(channel, request)));
   }
 
@@ -92,6 +102,7 @@ export class SchedulerServices {
     const entered = this.#barriers.enter(node, request);
     this.#collectives.review(this.#there);
     this.#reviewDead();
+    this.#tellStart();
     return await entered;
   }
 
@@ -105,10 +116,16 @@ export class SchedulerServices {
     this.#collectives.review(this.#there);
     this.#endGenerations();
     this.#reviewDead();
+    this.#tellStart();
   }
 
-  died(node: number): void {
-    this.#barriers.died(node);
+  /** The process of a worker has ended; unless another one comes for its rank, nobody waits for it. */
+  unclosed({ node, isAwaited, exitCode }: { readonly node: number; readonly isAwaited: boolean; readonly exitCode: number }): void {
+    if (!isAwaited && exitCode !== 0) this.#deadWait.ended(node, exitCode);
+  }
+
+  died(node: number, how: { readonly goesOn: boolean }): void {
+    this.#barriers.died(node, how);
     if (roleOf(node) === "worker") this.#units.died(rankOf(node));
     this.#collectives.died(node);
   }
@@ -181,8 +198,27 @@ export class SchedulerServices {
     this.#options.carryOut(this.#roster.endGeneration(this.#collectives.ended), { isReviewed: true });
   }
 
+  /** Guests wait for the barrier of the start (GuestDoor.G1): the roster looks at them once that is over. */
+  #tellStart(): void {
+    if (this.#isStartTold || !this.hasStarted) return;
+    this.#isStartTold = true;
+    this.#options.carryOut(this.#roster.tick(this.#options.clock.nowMs()));
+  }
+
+  /** In a job that serves, workers alone wait for dead ones (BarrierService.B1), and the job outlasts them. */
   #reviewDead(): void {
-    this.#deadWait.review(this.#roster.view(), this.#barriers.leaving);
+    const roster = this.#roster.view();
+    const { leaving } = this.#barriers;
+    if (this.#options.serves !== true || this.#roster.isOver) this.#deadWait.review(roster, leaving);
+    else {
+      const nodes = roster.nodes.filter(({ role }) => role === "worker");
+      this.#deadWait.review({ ...roster, nodes }, new Set([SCHEDULER_ID, ...leaving]));
+    }
+  }
+
+  #giveUpDead({ message }: WeighbridgeError): void {
+    this.#options.log.warn("dead workers are given up, and the cluster serves on", { reason: message });
+    this.#options.dismiss();
   }
 }
 

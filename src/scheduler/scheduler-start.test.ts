@@ -46,7 +46,11 @@ test("nodes may start before the scheduler", async () => {
 test("a node that finds no scheduler names the address, the problem and the fix", async () => {
   const cluster = new ControlCluster();
   const { joined } = cluster.node("worker", "w0", { startTimeoutMs: 3000 });
-  await cluster.fails(joined, "SCHEDULER_UNREACHABLE", /sim:\/\/scheduler:9000 after 3000 ms \(nobody answers.*DMLC_PS_ROOT_URI/);
+  await cluster.fails(
+    joined,
+    "SCHEDULER_UNREACHABLE",
+    /sim:\/\/scheduler:9000 after 3000 ms \(nothing answers.*start one there, or correct the address: connect\(address\).*WEIGHBRIDGE_SCHEDULER_HOST.*DMLC_PS_ROOT_URI/,
+  );
   assert.equal(cluster.clock.nowMs(), 3000);
 });
 

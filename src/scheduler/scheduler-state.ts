@@ -41,6 +41,8 @@ export type SchedulerState = {
   readonly workers?: WorkerWish | undefined;
   /** How the last such wish ended. */
   readonly workersEnd?: WorkersEnd | undefined;
+  /** How many workers there were to be then. */
+  readonly workersAsked?: number | undefined;
   readonly catalogue: Catalogue;
 };
 
@@ -128,7 +130,7 @@ export function applyRecord(state: SchedulerState, { version, ...record }: State
     case "request":
       return { ...state, scaling: applyToScaling(state.scaling, record) };
     case "workers":
-      return { ...state, workers: record.wish, workersEnd: record.end };
+      return { ...state, workers: record.wish, workersEnd: record.end, workersAsked: record.count };
     default:
       return { ...state, catalogue: applyToCatalogue(state.catalogue, record) };
   }
@@ -147,6 +149,7 @@ export function recordsOf({
   scaling,
   workers,
   workersEnd,
+  workersAsked,
   catalogue,
 }: SchedulerState): StateRecord[] {
   const bodies: RecordBody[] = [{ kind: "start", job, term, serverCount, workerCount }];
@@ -155,7 +158,7 @@ export function recordsOf({
   for (const [rank, chain] of chains) bodies.push({ kind: "chain", rank, ...chain });
   bodies.push(...recordsOfScaling(scaling));
   if (workers !== undefined) bodies.push({ kind: "workers", wish: workers });
-  else if (workersEnd !== undefined) bodies.push({ kind: "workers", end: workersEnd });
+  else if (workersEnd !== undefined) bodies.push({ kind: "workers", end: workersEnd, count: workersAsked });
   if (catalogue.highest > 0) bodies.push({ kind: "highest", number: catalogue.highest });
   for (const entry of catalogue.entries.values()) bodies.push({ kind: "parameter", ...entry });
   return bodies.map((body) => ({ version: RECORD_VERSION, ...body }));

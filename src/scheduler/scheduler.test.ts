@@ -52,6 +52,23 @@ test("a scheduler that was held up takes nobody for dead who connects again, and
   assert.deepEqual(deadNodes(workers[0]!.roster), [10]);
 });
 
+test("a scheduler whose nodes are all killed at once ends the job, though it hears of no node that they are gone (SilenceVerdicts.S6)", async () => {
+  const START_TIMEOUT_MS = 20_000;
+  const cluster = new ControlCluster();
+  const { clock, network } = cluster;
+  const { scheduler } = await cluster.formed({ startTimeoutMs: START_TIMEOUT_MS });
+  scheduler.barrier(Group.ALL, 0, {}, true).catch(() => {}); // it is done itself, as its command is
+  scheduler.finished.catch(() => {});
+  await clock.advance(10_000);
+  const killedAtMs = clock.nowMs();
+  for (const host of ["s0", "s1", "w0", "w1"]) network.crash(host);
+  await clock.advance(2 * HEARTBEAT_TIMEOUT_MS);
+  assert.equal(scheduler.status().silence?.of, "all");
+  const error = await clock.runUntil(scheduler.failed, { untilMs: clock.nowMs() + 60_000 });
+  assert.equal(error.code, "NODE_DEAD");
+  assert.ok(clock.nowMs() - killedAtMs <= 3 * HEARTBEAT_TIMEOUT_MS + START_TIMEOUT_MS + 2100, `${clock.nowMs() - killedAtMs} ms`);
+});
+
 test("without heartbeats a closed link tells of a death, after a grace", async () => {
   const cluster = new ControlCluster();
   const { workers } = await cluster.formed({ heartbeatIntervalMs: 0, heartbeatTimeoutMs: 0 });
@@ -179,6 +196,82 @@ test("a barrier lets all members go together, with the scheduler among them", as
   assert.equal(passed, 4);
 });
 
+/** Nodes that are done, and wait for the others to leave. */
+async function leaves(membership: Membership): Promise<void> {
+  await membership.barrier(Group.ALL, 0, {}, true);
+  await membership.leave();
+}
+
+test("a cluster that serves lets its workers leave together, and its servers stay until it is told to end", async () => {
+  const cluster = new ControlCluster();
+  const { scheduler, servers, workers } = await cluster.formed({ serves: true });
+  assert.ok(
+    servers.every(({ serves }) => serves),
+    "they learn it from the scheduler",
+  );
+  let goneServers = 0;
+  const serving = servers.map((server) => leaves(server).then(() => goneServers++));
+  const [w0, w1] = workers as [Membership, Membership];
+  let isGone = false;
+  const first = leaves(w0).then(() => (isGone = true));
+  await cluster.clock.advance(3000);
+  assert.equal(isGone, false, "worker 1 is not done");
+  await cluster.clock.runUntil(Promise.all([first, leaves(w1)]));
+  await cluster.clock.advance(200_000);
+  assert.deepEqual([goneServers, scheduler.status().phase], [0, "running"]);
+  assert.equal(await cluster.clock.runUntil(scheduler.tryEndServing()), true);
+  await cluster.clock.runUntil(Promise.all([...serving, scheduler.barrier(Group.ALL, 0, {}, true), scheduler.finished]));
+});
+
+test("a cluster that serves does not end in order when a server has died unnoticed, and says so within two heartbeat timeouts (Scheduler.D6)", async () => {
+  const cluster = new ControlCluster({ workerCount: 0 });
+  const { scheduler, servers } = await cluster.formed({ serves: true });
+  for (const server of servers) leaves(server).catch(() => {});
+  await cluster.clock.advance(3000);
+  cluster.network.crash("s0");
+  const fromMs = cluster.clock.nowMs();
+  assert.equal(await cluster.clock.runUntil(scheduler.tryEndServing()), false);
+  assert.ok(cluster.clock.nowMs() - fromMs <= 2 * HEARTBEAT_TIMEOUT_MS);
+  assert.equal(scheduler.status().phase, "running");
+});
+
+test("a cluster that serves does not end in order when a server is replaced meanwhile by one that has nothing (Scheduler.D6)", async () => {
+  const cluster = new ControlCluster({ workerCount: 0 });
+  const { scheduler, servers } = await cluster.formed({ serves: true });
+  for (const server of servers) leaves(server).catch(() => {});
+  await cluster.clock.advance(3000);
+  cluster.network.crash("s0");
+  const ends = scheduler.tryEndServing();
+  leaves(await cluster.restarted("server", "s0", { rank: 0 })).catch(() => {});
+  assert.equal(await cluster.clock.runUntil(ends), false);
+});
+
+test("a server that comes while the job ends does not hold up the end: it is refused when all others have left (Roster.R4)", async () => {
+  const cluster = new ControlCluster({ workerCount: 0 });
+  const { scheduler, servers } = await cluster.formed({ serves: true });
+  for (const server of servers) server.barrier(Group.ALL, 0, {}, true).catch(() => {});
+  assert.equal(await cluster.clock.runUntil(scheduler.tryEndServing()), true);
+  cluster.network.crash("s0");
+  const { joined } = cluster.node("server", "s0", { rank: 0 });
+  await cluster.clock.advance(2 * HEARTBEAT_TIMEOUT_MS);
+  const left = servers[1]?.leave();
+  await cluster.clock.runUntil(Promise.all([left, scheduler.finished]));
+  await cluster.fails(joined, "NO_ROUTE", /the job is over/);
+});
+
+test("in a cluster that serves the last worker waits for one that died as long as a start may take, and no longer", async () => {
+  const cluster = new ControlCluster({ serverCount: 1 });
+  const { scheduler, workers } = await cluster.formed({ serves: true, startTimeoutMs: 10_000 });
+  cluster.network.crash("w1");
+  let isGone = false;
+  const last = leaves(workers[0] as Membership).then(() => (isGone = true));
+  await cluster.clock.advance(HEARTBEAT_TIMEOUT_MS / 2 + 9000);
+  assert.equal(isGone, false, "it may be started again");
+  await cluster.clock.runUntil(last);
+  await cluster.clock.advance(200_000);
+  assert.equal(scheduler.status().phase, "running");
+});
+
 test("a member that dies inside a barrier fails the others within the detection time; with its successor they pass", async () => {
   const cluster = new ControlCluster({ workerCount: 3 });
   const { workers } = await cluster.formed();
@@ -221,11 +314,11 @@ test("a barrier survives broken links, and a caller that gave up comes back to t
   const cluster = new ControlCluster();
   const { workers } = await cluster.formed();
   const [w0, w1] = workers as [Membership, Membership];
-  await cluster.fails(w0.barrier(Group.WORKERS, 0, { deadlineMs: 500 }), "DEADLINE", /barrier of group 4/);
+  await cluster.fails(w0.barrier(Group.WORKERS, 0, { timeoutMs: 500 }), "DEADLINE", /barrier of group 4/);
   cluster.network.breakLinks("w0");
   await cluster.clock.runUntil(w1.barrier(Group.WORKERS, 0)); // counts the entry that still stands
   await cluster.clock.advance(1000);
-  await cluster.clock.runUntil(w0.barrier(Group.WORKERS, 0, { deadlineMs: 1 }));
+  await cluster.clock.runUntil(w0.barrier(Group.WORKERS, 0, { timeoutMs: 1 }));
   const next = [w0, w1].map((worker) => worker.barrier(Group.WORKERS, 0));
   await cluster.clock.runUntil(Promise.all(next));
 });

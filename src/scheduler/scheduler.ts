@@ -6,7 +6,8 @@
 //   Scheduler.D1. Before the cluster runs, the peer's hello has the job's name and no run: so nodes of a run that
 //       outlived a scheduler can talk to it.
 //   Scheduler.D2. Time is judged after the input that has arrived: a scheduler that was held up declares no node dead
-//       whose heartbeat waits to be read, nor one that connects again meanwhile (Roster.R10).
+//       whose heartbeat waits to be read. It looks at the time once in each heartbeat, so that it notices that it was
+//       stopped (SilenceVerdicts.S3).
 //   Scheduler.D3. Answers leave before `ready`, `finished` and `failed` settle: closing the scheduler then cuts nobody
 //       off. After a failure it waits for the whole cluster, also for nodes that come later, `lingerMs` at most.
 //   Scheduler.D4. A restarted scheduler has a higher incarnation than those that its nodes know, whatever its clock
@@ -15,11 +16,13 @@
 //   Scheduler.D5. What was decided is durable before anybody is told: answers, rosters, the end of the job, and the
 //       term in its hellos (StateJournal.J2). So no two schedulers of a job tell nodes different things of one epoch or
 //       incarnation (Availability.I3).
+//   Scheduler.D6. A job that serves ends in order only when every server has answered since it was told to.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { BarrierClient } from "../cluster/barrier-client.ts";
+import { loopTimeoutFor } from "../cluster/pulse.ts";
 import type { JsonContract } from "../contracts/contract.ts";
 import { ABORT, HEARTBEAT, LEAVE, PLACEMENT, REGISTER, STATUS } from "../contracts/control.ts";
 import { toolHere } from "../contracts/tools.ts";
@@ -32,9 +35,10 @@ import { jobNameOf } from "../wire/hello.ts";
 import { isGuest, nameOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import { deadNodes, missingAtEnd, missingText, type RosterView } from "../wire/roster.ts";
 import { Admissions } from "./admissions.ts";
+import { AnsweringServers } from "./answering-servers.ts";
+import { logDecision, logDied, logOutdated, logRun, logUnclosed } from "./decision-log.ts";
 import { drained, FailureNotice } from "./failure-notice.ts";
 import { FunctionRelay } from "./function-relay.ts";
-import { HeadProbe } from "./head-probe.ts";
 import { JournaledJob } from "./managed-job.ts";
 import type { PendingRegistration } from "./pending-registrations.ts";
 import { type ChangeCheck, PlacementChanges } from "./placement-changes.ts";
@@ -49,6 +53,7 @@ import type { ScheduledRoster, SchedulerOptions } from "./scheduler-options.ts";
 import { SchedulerServices, serveDurably } from "./scheduler-services.ts";
 import type { SchedulerState } from "./scheduler-state.ts";
 import { schedulerStatus } from "./scheduler-status.ts";
+import { ServerProbe } from "./server-probe.ts";
 import { StateJournal } from "./state-journal.ts";
 import { Tools } from "./tools.ts";
 import type { WorkerScaling } from "./worker-scaling.ts";
@@ -72,6 +77,7 @@ export class Scheduler {
   readonly #journal: StateJournal;
   readonly #roster: Roster<PendingRegistration>;
   readonly #services: SchedulerServices;
+  readonly #answering: AnsweringServers;
   readonly #admissions: Admissions;
   readonly #push: RosterPush;
   readonly #changes: PlacementChanges;
@@ -79,7 +85,7 @@ export class Scheduler {
   readonly #scaling: ScalingService;
   readonly #relay: FunctionRelay;
   readonly #tools: Tools;
-  readonly #probe: HeadProbe<PendingRegistration>;
+  readonly #probe: ServerProbe<PendingRegistration>;
   readonly #ownBarriers: BarrierClient;
   /** The job for people, who ask beside our own protocol. */
   readonly managed: JournaledJob;
@@ -90,12 +96,14 @@ export class Scheduler {
   #timerAtMs = Infinity;
   #cancelTimer: CancelTimer = () => {};
   readonly #closing = new AbortController();
+  readonly #served = new Deferred<void>();
   #closed = false;
   /** The job has ended, well or not: the next one of its name begins anew. */
   #isOver = false;
 
   constructor(given: SchedulerOptions) {
-    const options = { ...given, mayScale: given.mayScale ?? true };
+    const { mayScale = true, loopTimeoutMs = loopTimeoutFor(given.heartbeatTimeoutMs) } = given;
+    const options = { ...given, mayScale, loopTimeoutMs, hasStarted: () => !given.hasStartBarrier || this.#services.hasStarted };
     const { peer, clock, jobId } = options;
     const journal = new StateJournal(options.store);
     journal.onRecord = options.onRecord ?? journal.onRecord;
@@ -105,8 +113,8 @@ export class Scheduler {
     this.#peer = peer;
     this.#clock = clock;
     const { onServers = () => {}, onWorkers = () => {} } = options;
-    this.#roster = new Roster({ rules: options, journal, jobId });
-    this.#probe = new HeadProbe({ ...options, roster: this.#roster, carryOut: (decisions) => this.#carryOut(decisions) });
+    this.#roster = new Roster({ rules: { ...options, probesServers: options.transport !== undefined }, journal, jobId });
+    this.#probe = new ServerProbe({ ...options, roster: this.#roster, carryOut: (decisions) => this.#carryOut(decisions) });
     this.#services = new SchedulerServices({
       ...options,
       journal,
@@ -117,6 +125,7 @@ export class Scheduler {
       giveUp: (error) => this.abort(error),
     });
     this.#admissions = new Admissions({ ...options, journal, roster: this.#roster, services: this.#services });
+    this.#answering = new AnsweringServers({ ...options, roster: () => this.roster });
     this.#relay = new FunctionRelay({ ...options, view: () => this.#roster.view() });
     this.#tools = new Tools({ ...options, end: (channel) => this.#endTool(channel) });
     const { guests } = this.#roster;
@@ -275,6 +284,26 @@ export class Scheduler {
     this.#carryOut(this.#roster.ending(this.#clock.nowMs()));
   }
 
+  /** Fulfilled when a job that serves is told to end. */
+  get served(): Promise<void> {
+    return this.#options.serves === true ? this.#served.promise : Promise.resolve();
+  }
+
+  /** Ends a job that serves in order, unless AnsweringServers finds a problem. Resolves with whether it does. */
+  async tryEndServing(): Promise<boolean> {
+    const reason = this.#roster.phase === "running" ? await this.#answering.problem() : "the cluster is not complete";
+    if (reason === "") this.endServing();
+    else this.#options.log.warn("the job does not end in order", { reason });
+    return reason === "";
+  }
+
+  /** A job that serves ends as if its last worker had left now. Nobody waits for nodes that are dead. */
+  endServing(): void {
+    this.ending();
+    this.#dismissDead();
+    this.#served.resolve();
+  }
+
   /** Ends the job: every node gets the reason. */
   abort(error: WeighbridgeError): void {
     this.#carryOut(this.#roster.fail(error));
@@ -321,11 +350,17 @@ export class Scheduler {
       if (isGuest(reply.node) && request.resume === undefined) await this.#push.heard(); // Guests.G4
       return reply;
     });
-    serve(HEARTBEAT, (channel, { holdsSums, standbyLost, standbyFilled }) => {
-      const { id, incarnation } = channel;
+    serve(HEARTBEAT, (channel, request) => {
+      const { holdsSums, standbyLost, standbyFilled, loopBusyMs = 0 } = request;
+      const { id, incarnation, pulseOf } = channel;
+      if (pulseOf !== undefined) {
+        this.#carryOut(this.#roster.pulse(pulseOf.node, pulseOf.incarnation, loopBusyMs, this.#clock.nowMs()));
+        return {};
+      }
       if (standbyFilled !== undefined) this.#carryOut(this.#roster.standbyFilled(id, incarnation, standbyFilled, this.#clock.nowMs()));
       if (standbyLost !== undefined) this.#carryOut(this.#roster.standbyLost(id, incarnation, standbyLost, this.#clock.nowMs()));
-      return this.#heard(channel, holdsSums);
+      this.#heard(channel, holdsSums);
+      return this.#roster.answerOf(id, request, this.#clock.nowMs());
     });
     serve(LEAVE, (channel, request) => {
       const { id, incarnation } = channel;
@@ -372,7 +407,7 @@ export class Scheduler {
     this.#relay.forget(channel);
     this.#tools.forget(channel);
     const caller = this.#admissions.take(channel);
-    if (caller !== undefined) this.#roster.withdraw(caller);
+    if (caller !== undefined) this.#roster.withdraw(caller, this.#clock.nowMs());
     if (this.#closed || this.#peer.channel(channel.id) !== channel) return; // else it was replaced
     this.#carryOut(this.#roster.linkDown(channel.id, channel.incarnation, this.#clock.nowMs()));
     this.#probe.lost(channel.id, channel.incarnation);
@@ -397,7 +432,7 @@ export class Scheduler {
     switch (decision.kind) {
       case "run":
         this.#peer.job = this.#roster.job; // Scheduler.D1
-        log.info("the cluster is complete", { job: this.#roster.job, nodes: this.#roster.view().nodes.length });
+        logRun(log, decision, { job: this.#roster.job, nodes: this.#roster.view().nodes.length });
         this.#notifyRosterListeners();
         this.#journal.told(this.#ready.resolve);
         break;
@@ -405,14 +440,12 @@ export class Scheduler {
         log.warn(`the state of an earlier run is set aside: ${decision.reason}`, { state: this.#journal.location, run: decision.job });
         break;
       case "outdated":
-        log.warn("the scheduler's state is older than what a node knows, whose knowledge counts", {
-          node: nameOf(decision.node),
-          state: this.#journal.location,
-        });
+        logOutdated(log, decision, this.#journal.location);
         break;
       case "admit":
         this.#admissions.admit(decision);
         if (roleOf(decision.node) === "server") this.#push.serverCame();
+        if (this.#roster.isResumed) this.#notifyRosterListeners(); // it may be no news for nodes that it is heard
         break;
       case "refuse":
         this.#refuse(decision.caller, decision.error);
@@ -422,17 +455,23 @@ export class Scheduler {
         this.#scaling.tellSpare(decision.caller.channel, decision.serverCount);
         break;
       case "died":
-        if (decision.isPlanned === true) log.info("a server was stopped", { node: nameOf(decision.node) });
-        else log.warn("a node is dead", { node: nameOf(decision.node) });
-        this.#services.died(decision.node);
+        logDied(log, decision);
+        for (const service of [this.#answering, this.#services]) service.died(decision.node, { goesOn: decision.goesOn === true });
         break;
+      case "unclosed":
+        this.#services.unclosed(decision);
+        if (this.#options.onUnclosed?.(nameOf(decision.node), decision.isAwaited) !== true) logUnclosed(log, decision);
+        break;
+      case "doubts": // SilenceVerdicts.S6
+        logDecision(this.#options, decision, this.#clock.nowMs());
+        for (const { node, incarnation } of this.roster.nodes) this.#probe.lost(node, incarnation);
+        break;
+      case "busy":
+      case "turns":
+      case "doubtEnded":
       case "needed":
-        log.info("a server that is stopped stays until it has saved its state, which no other process has", {
-          node: nameOf(decision.node),
-        });
-        break;
       case "promoted":
-        this.#logPromotion(decision);
+        logDecision(this.#options, decision, this.#clock.nowMs());
         break;
       case "publish":
         this.#push.publish(decision.to);
@@ -449,16 +488,9 @@ export class Scheduler {
         this.#isOver = true;
         this.#scaling.close(new WeighbridgeError("CLOSED", "the job has ended, before the change of its servers or workers had"));
         this.#endGuests(new WeighbridgeError("CLOSED", "the job is over: everybody has left"));
-        drained(this.#clock).then(this.#finished.resolve, this.#finished.reject);
+        this.#journal.told(() => drained(this.#clock).then(this.#finished.resolve, this.#finished.reject));
         break;
     }
-  }
-
-  #logPromotion({ node, incarnation, label, isPlanned }: Decision<PendingRegistration> & { kind: "promoted" }): void {
-    const { log } = this.#options;
-    const fields = { node: nameOf(node), incarnation, label };
-    if (isPlanned) log.info("a server hands over to its standby", fields);
-    else log.warn("a standby takes over", fields);
   }
 
   /** Tools.T2: at once, even if the other side does not answer the end of the link. */
@@ -506,10 +538,7 @@ export class Scheduler {
     });
     this.#endServices(error);
     notice.over().then(() => {
-      this.#ready.reject(error);
-      this.#finished.reject(error);
-      this.#failed.resolve(error);
-      for (const listener of [...this.#failedListeners]) listener(error);
+      this.#tellFailed(error);
     }, this.#failed.reject);
   }
 
@@ -519,11 +548,15 @@ export class Scheduler {
     this.#cancelTimer();
     this.managed.close(error);
     this.#endServices(error);
+    this.#tellFailed(error);
+    this.#peer.close().catch(this.#failed.reject);
+  }
+
+  #tellFailed(error: WeighbridgeError): void {
     this.#ready.reject(error);
     this.#finished.reject(error);
-    for (const listener of [...this.#failedListeners]) listener(error);
     this.#failed.resolve(error);
-    this.#peer.close().catch(this.#failed.reject);
+    for (const listener of [...this.#failedListeners]) listener(error);
   }
 
   #endServices(error: WeighbridgeError): void {
@@ -533,7 +566,8 @@ export class Scheduler {
   }
 
   #notifyRosterListeners(): void {
-    const view = { ...this.#roster.view(), ...(this.#roster.isOver ? { isEnding: true } : {}) };
+    const { unheard, isOver } = this.#roster;
+    const view = { ...this.#roster.view(), ...(isOver ? { isEnding: true } : {}), ...(unheard.length === 0 ? {} : { unheard }) };
     this.#journal.told(() => {
       for (const listener of [...this.#rosterListeners]) listener(view);
     });
@@ -541,7 +575,7 @@ export class Scheduler {
 
   /**
    * Scheduler.D2. While the store takes nothing, answers to heartbeats are held back, and so are the next heartbeats:
-   * nobody is judged before it writes again, and then the tick is late (Roster.R10).
+   * nobody is judged before it writes again, and then the tick is late (SilenceVerdicts.S3).
    */
   #tick(dueMs: number): void {
     const nowMs = this.#clock.nowMs();
@@ -552,7 +586,9 @@ export class Scheduler {
   /** One timer for whatever the roster has to decide next. It may come early, never late. */
   #arm(): void {
     const nowMs = this.#clock.nowMs();
-    const dueMs = this.#roster.dueMs(nowMs);
+    const { heartbeatIntervalMs, heartbeatTimeoutMs } = this.#options;
+    const beatMs = heartbeatIntervalMs > 0 && heartbeatTimeoutMs > 0 && this.#roster.phase === "running" ? heartbeatIntervalMs : Infinity;
+    const dueMs = Math.min(this.#roster.dueMs(nowMs), nowMs + beatMs); // Scheduler.D2
     if (this.#closed || dueMs >= this.#timerAtMs) return;
     this.#cancelTimer();
     this.#timerAtMs = dueMs;

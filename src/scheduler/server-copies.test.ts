@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { copyOf, RosterStage } from "../testing/roster-stage.ts";
+import { copyOf, RosterStage, requestOf } from "../testing/roster-stage.ts";
 import { idOf } from "../wire/node-id.ts";
 import type { CopyClaim, RegisterRequest } from "../wire/register.ts";
 
@@ -66,13 +66,80 @@ test("a copy without a rank joins one that asked for its rank, on another host i
   assert.deepEqual(slots(stage), ["s0", "s3", "s1", "s2"]);
 });
 
-test("a job with too few copies is not complete, and its error names those that are missing", () => {
-  const stage = registered([["s0"], ["s1"], ["s2"]]);
+test("a job that has a rank without any copy is not complete, and its error names the copies that are missing", () => {
+  const stage = registered([
+    ["s0", { rank: 0 }],
+    ["s1", { rank: 0 }],
+  ]);
   assert.equal(stage.roster.phase, "forming");
   stage.nowMs = 60_000;
   const [decision] = stage.roster.tick(60_000);
   assert.ok(decision?.kind === "fail");
-  assert.match(decision.error.message, /3 of 2 servers in 2 copies .* missing: standby 1/);
+  assert.match(decision.error.message, /2 of 2 servers in 2 copies .* missing: server 1, standby 1/);
+});
+
+// A copy that dies before the job runs.
+
+const FOUR = [
+  ["s0", { rank: 0 }],
+  ["s1", { rank: 1 }],
+  ["s0b", { rank: 0 }],
+  ["s1b", { rank: 1 }],
+] as const;
+
+test("a copy that registered and died is not waited for: the job starts with the other copy, which then leads", () => {
+  const stage = registered(FOUR.slice(0, 3));
+  stage.roster.withdraw("s0", 0);
+  assert.deepEqual(stage.register("s1b", { rank: 1 }), [], "it may dial again");
+  assert.equal(stage.dueMs(), 1000);
+  assert.deepEqual(stage.tick(999), []);
+  const decisions = stage.roster.tick(1000);
+  assert.deepEqual(decisions[0], { kind: "run", lacking: [idOf("standby", 0)] });
+  assert.deepEqual(slots(stage), ["s0b", "", "s1", "s1b"]);
+  assert.deepEqual(stage.states().slice(-2), [`${idOf("standby", 0)} left 0`, `${idOf("standby", 1)} alive 1`]);
+  assert.deepEqual(stage.register("s0c", { rank: 0 }), [`admit s0c as ${idOf("standby", 0)}/1 recovery`, "publish"]);
+  assert.equal(stage.roster.view().nodes.find(({ node }) => node === idOf("standby", 0))?.isFilling, true, "it is filled");
+});
+
+test("a copy that registered and died is not waited for where copies ask for no rank", () => {
+  const stage = registered([["s0"], ["s1"], ["s2"]]);
+  stage.roster.withdraw("s1", 0);
+  stage.register("s3");
+  assert.equal(stage.tick(1000)[0], "run");
+  assert.deepEqual(slots(stage), ["s0", "s3", "s2", ""]);
+});
+
+test("a copy whose link broke and that registers again is waited for as the others", () => {
+  const stage = registered(FOUR.slice(0, 3));
+  stage.roster.withdraw("s0", 0);
+  stage.nowMs = 900;
+  stage.roster.register({ ...requestOf("s0", { rank: 0 }), copy: copyOf("s0") }, "s0 again", 900);
+  assert.equal(stage.dueMs(), 60_000);
+  assert.deepEqual(stage.tick(1900), []);
+  assert.deepEqual(stage.register("s1b", { rank: 1 })[0], "run");
+  assert.deepEqual(slots(stage), ["s0b", "s0", "s1", "s1b"]);
+});
+
+test("a copy that has not come yet is waited for, though another one has died, and though that one was started again", () => {
+  const stage = registered(FOUR.slice(0, 3));
+  stage.roster.withdraw("s0", 0);
+  assert.deepEqual(stage.tick(5000), []);
+  assert.deepEqual(stage.register("s0c", { rank: 0 }), []);
+  assert.deepEqual(stage.tick(10_000), []);
+  assert.equal(stage.dueMs(), 60_000);
+});
+
+test("at the deadline of the start a job begins with one copy of each rank, and says which are missing", () => {
+  const stage = registered(FOUR.slice(0, 3));
+  assert.deepEqual(stage.tick(59_999), []);
+  const decisions = stage.roster.tick(60_000);
+  assert.deepEqual(decisions[0], { kind: "run", lacking: [idOf("standby", 1)] });
+  assert.deepEqual(slots(stage), ["s0", "s0b", "s1", ""]);
+  const withoutWorker = new RosterStage({ replicas: 2 });
+  for (const [name, request] of FOUR) withoutWorker.register(name, request);
+  withoutWorker.roster.withdraw("s0", 0);
+  withoutWorker.register("w0");
+  assert.deepEqual(withoutWorker.tick(60_000)[0], "fail DEADLINE");
 });
 
 test("a third copy of a rank, and one copy too many, are refused", () => {

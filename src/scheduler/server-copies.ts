@@ -68,12 +68,17 @@ function roomFor({ role }: RegisterRequest, counts: ClusterCounts): number {
 type Pair<T> = { readonly rank: number; head: Applicant<T> | undefined; standby: Applicant<T> | undefined };
 
 /**
- * The slot of each copy once all are there, otherwise undefined. BAD_CONFIG if the ranks that nodes ask for leave both
+ * The slot of each copy once all are there, but for `lackingMax`, and at least one for each rank; otherwise undefined.
+ * BAD_CONFIG if the ranks that nodes ask for leave both
  * copies of a rank to one process.
  */
-export function dealCopies<T>(applicants: readonly Applicant<T>[], counts: ClusterCounts): Assignment<T>[] | WeighbridgeError | undefined {
+export function dealCopies<T>(
+  applicants: readonly Applicant<T>[],
+  counts: ClusterCounts,
+  lackingMax = 0,
+): Assignment<T>[] | WeighbridgeError | undefined {
   const copies = applicants.filter(({ request }) => request.role !== "worker");
-  if (copies.length < countOf(counts, "server") + countOf(counts, "standby")) return undefined;
+  if (copies.length < countOf(counts, "server") + countOf(counts, "standby") - lackingMax) return undefined;
   const pairs = Array.from({ length: counts.serverCount }, (_, rank): Pair<T> => ({ rank, head: undefined, standby: undefined }));
   for (const applicant of copies) {
     const { rank, role } = applicant.request;
@@ -91,15 +96,18 @@ export function dealCopies<T>(applicants: readonly Applicant<T>[], counts: Clust
     else pair.standby = applicant;
   }
   const empty = pairs.filter(({ head, standby }) => head === undefined && standby === undefined);
-  for (const pair of pairs) if (!empty.includes(pair)) complete(pair, rest);
+  if (rest.length < empty.length) return undefined;
+  for (const pair of pairs) if (!empty.includes(pair) && rest.length > empty.length) complete(pair, rest);
   for (const [index, applicant] of grouped(rest).entries()) {
     const pair = empty[index % empty.length];
-    assert(pair !== undefined, "there are as many copies as slots");
+    assert(pair !== undefined, "there are no more copies than slots");
     if (index < empty.length) pair.head = applicant;
     else pair.standby = applicant;
   }
-  for (const { head, standby } of pairs) {
-    assert(head !== undefined && standby !== undefined, "there are as many copies as slots");
+  for (const pair of pairs) {
+    const { head, standby } = pair;
+    if (head === undefined) return undefined; // one that asks to stand by leads no rank
+    if (standby === undefined) continue;
     const unlike = unlikeCopies(head.request, standby.request);
     if (unlike !== undefined) return unlike;
   }

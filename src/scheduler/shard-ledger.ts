@@ -12,7 +12,7 @@ import { badRequest, WeighbridgeError } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
 import { epochProblem, type UnitsReply, type UnitsRequest } from "../wire/units.ts";
 import type { EpochDescription, Runs, UnitsClaim } from "../wire/units-claim.ts";
-import { EpochUnits } from "./epoch-units.ts";
+import { EpochUnits, type ReleasedUnits } from "./epoch-units.ts";
 
 /** Epochs that are not over; one without lent units gives way to a new one. */
 const OPEN_EPOCHS_MAX = 64;
@@ -29,6 +29,9 @@ type PastEpochs = {
 };
 
 type Outcome = Pick<UnitsReply, "isOver" | "units" | "repeatedCount" | "inherited" | "awaited" | "clock">;
+
+/** The units of an epoch that a worker had when it was lost. */
+export type LostShare = { readonly rank: number } & EpochDescription & ReleasedUnits;
 
 export class ShardLedger {
   /** By `keyOf`, the last reported one at the end. */
@@ -59,17 +62,19 @@ export class ShardLedger {
   }
 
   /** The workers that are alive now, of so many, by rank, rising; the units of others are free. */
-  follow(present: readonly number[], rankCount: number = this.#rankCount): void {
-    for (const rank of this.#present) if (!present.includes(rank)) this.died(rank);
+  follow(present: readonly number[], rankCount: number = this.#rankCount): readonly LostShare[] {
+    const lost = this.#present.filter((rank) => !present.includes(rank)).flatMap((rank) => this.died(rank));
     this.#present = present;
     this.#rankCount = rankCount;
+    return lost;
   }
 
-  /** An incarnation of this worker is over; it may have a new one already. */
-  died(rank: number): void {
+  /** An incarnation of this worker is over; it may have a new one already. Returns what the others do now. */
+  died(rank: number): readonly LostShare[] {
     this.#silent.add(rank);
     for (const regulars of this.#regulars.values()) regulars.delete(rank);
-    for (const epoch of this.#open.values()) epoch.release(rank);
+    const lost = [...this.#open.values()].map((epoch) => ({ rank, ...epoch.description, ...epoch.release(rank) }));
+    return lost.filter(({ lentCount, dealtCount }) => lentCount + dealtCount > 0);
   }
 
   /** An earlier scheduler of this job lent units, and a live worker has not reported them. */

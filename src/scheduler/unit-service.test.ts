@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { WeighbridgeError } from "../base/errors.ts";
+import { type LogFields, SILENT_LOG } from "../base/log.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import type { RosterView } from "../wire/roster.ts";
 import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
@@ -21,11 +22,13 @@ function roster(...ranks: readonly number[]): RosterView {
   };
 }
 
-function serviceOf(...ranks: readonly number[]): { service: UnitService; clock: SimClock } {
+function serviceOf(...ranks: readonly number[]): { service: UnitService; clock: SimClock; logged: readonly LogFields[] } {
   const clock = new SimClock();
-  const service = new UnitService({ clock, workerCount: 3 });
+  const logged: LogFields[] = [];
+  const log = { ...SILENT_LOG, warn: (_: string, fields: LogFields = {}) => void logged.push(fields) };
+  const service = new UnitService({ clock, workerCount: 3, log });
   service.follow(roster(...ranks), { isSettled: true });
-  return { service, clock };
+  return { service, clock, logged };
 }
 
 /** Gives the answer, once there is one. */
@@ -50,6 +53,19 @@ test("what there is is lent at once; without it an ask waits as long as it said,
   assert.equal(third(), undefined);
   await clock.advance(1);
   assert.deepEqual([third()?.units, third()?.isOver], [[], false]);
+});
+
+test("what a lost worker had is logged once, by epoch: units that it was lent, and those that were dealt to it alone (UnitService.K3)", () => {
+  const { service, logged } = serviceOf(0, 1);
+  const rounds = { ...BASE, name: "net", batchCount: 6, partCount: 4, assignment: "rounds", want: 2, waitMs: 0 } as const;
+  void service.request(0, { ...rounds, want: 0 });
+  void service.request(1, { ...rounds, want: 0 });
+  const { units } = service.request(0, { ...rounds, want: 3 }) as UnitsReply;
+  assert.deepEqual(units, [0, 2, 4, 6, 8, 10], "half of each of three batches");
+  assert.deepEqual((service.request(1, { ...rounds, want: 1 }) as UnitsReply).units, [2, 4]);
+  service.died(1);
+  service.follow(roster(0), { isSettled: true });
+  assert.deepEqual(logged, [{ worker: 1, epochOf: "net", epoch: 0, unitsPerBatch: 4, lent: 2, dealt: 4 }]);
 });
 
 test("who waits is lent what another gives back, or loses with its incarnation", async () => {

@@ -5,14 +5,16 @@
 //   UnitService.K1. Every request is answered: when units are lent, when its epoch is over, or after `waitMs`; after a
 //       restart of the scheduler once every node has resumed or is dead.
 //   UnitService.K2. Requests are served in the order they came.
+//   UnitService.K3. What a worker had when it was lost is logged, with the numbers of units.
 
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
 import type { WeighbridgeError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
 import type { RosterView } from "../wire/roster.ts";
 import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
 import type { Runs, UnitsClaim } from "../wire/units-claim.ts";
-import { ShardLedger } from "./shard-ledger.ts";
+import { type LostShare, ShardLedger } from "./shard-ledger.ts";
 
 /** A worker that waits longer sends its request again. */
 const WAIT_MS_MAX = 10_000;
@@ -29,11 +31,13 @@ type WaitingRequest = {
 
 export class UnitService {
   readonly #clock: Clock;
+  readonly #log: Log;
   readonly #ledger: ShardLedger;
   readonly #waiting = new Set<WaitingRequest>();
 
-  constructor({ clock, workerCount }: { readonly clock: Clock; readonly workerCount: number }) {
+  constructor({ clock, workerCount, log }: { readonly clock: Clock; readonly workerCount: number; readonly log: Log }) {
     this.#clock = clock;
+    this.#log = log;
     this.#ledger = new ShardLedger({ workerCount });
   }
 
@@ -41,9 +45,11 @@ export class UnitService {
   follow({ nodes }: RosterView, { isSettled }: { readonly isSettled: boolean }): void {
     const workers = nodes.filter(({ role }) => role === "worker");
     const present = workers.filter(({ state }) => state === "alive").map(({ rank }) => rank);
-    this.#ledger.follow(
-      present.sort((a, b) => a - b),
-      workers.length,
+    this.#tell(
+      this.#ledger.follow(
+        present.sort((a, b) => a - b),
+        workers.length,
+      ),
     );
     if (isSettled) this.#ledger.settle();
     else this.#ledger.unsettle();
@@ -52,7 +58,7 @@ export class UnitService {
 
   /** Its open request is answered with nothing: were it lent something now, its next incarnation would not know. */
   died(rank: number): void {
-    this.#ledger.died(rank);
+    this.#tell(this.#ledger.died(rank));
     for (const waiting of this.#waiting) {
       if (waiting.rank !== rank) continue;
       const { held } = waiting.request;
@@ -90,6 +96,14 @@ export class UnitService {
       waiting.reply.reject(error);
     }
     this.#waiting.clear();
+  }
+
+  /** UnitService.K3 */
+  #tell(lost: readonly LostShare[]): void {
+    for (const { rank, name, epoch, partCount, lentCount, dealtCount } of lost) {
+      const what = { worker: rank, epochOf: name, epoch, unitsPerBatch: partCount, lent: lentCount, dealt: dealtCount };
+      this.#log.warn("a worker is gone, and its units are done by the others; those that it was lent may count twice", what);
+    }
   }
 
   #serveWaiting(): void {

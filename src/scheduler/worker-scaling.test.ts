@@ -23,7 +23,7 @@ type Stage = {
   set(rank: number, state: NodeState, incarnation?: number): void;
 };
 
-function stage({ isSettled = true, max = 5, journal = new StateJournal() } = {}): Stage {
+function stage({ isSettled = true, max = 5, workerCount = 2, journal = new StateJournal() } = {}): Stage {
   const clock = new SimClock();
   const [told, dismissed]: [(readonly number[])[], number[]] = [[], []];
   const states = new Map<number, { readonly state: NodeState; readonly incarnation: number }>();
@@ -33,7 +33,7 @@ function stage({ isSettled = true, max = 5, journal = new StateJournal() } = {})
   });
   const view = (): RosterView => ({ version: 1, nodes: [...states.keys()].map(entryOf) });
   const workers = new WorkerScaling({
-    ...{ clock, log: SILENT_LOG, journal, view, isSettled: () => isSettled, workerCount: 2, workerCountMax: max, changed: () => {} },
+    ...{ clock, log: SILENT_LOG, journal, view, isSettled: () => isSettled, workerCount, workerCountMax: max, changed: () => {} },
     dismiss: (node) => dismissed.push(node),
     onWorkers: (ranks) => told.push(ranks),
   });
@@ -41,7 +41,7 @@ function stage({ isSettled = true, max = 5, journal = new StateJournal() } = {})
     states.set(rank, { state, incarnation });
     workers.review();
   };
-  for (const rank of [0, 1]) set(rank, "alive");
+  for (let rank = 0; rank < workerCount; rank++) set(rank, "alive");
   return { workers, clock, journal, told, dismissed, set };
 }
 
@@ -215,4 +215,10 @@ test("as many more as were asked for already, and have not come, are refused wit
   assert.throws(() => workers.request({ add: 2 }), throwsCode("BAD_REQUEST"), "it is on its way back");
   set(2, "left");
   assert.equal(workers.request({ add: 2 }).wishedCount, 4, "it has ended");
+});
+
+test("a job that was started without workers says so, and takes none", () => {
+  const { workers } = stage({ workerCount: 0 });
+  const refused = throwsCode("BAD_REQUEST", /without workers \(--workers 0\)/);
+  for (const request of [{ to: 3 }, { add: 1 }, { to: 0 }]) assert.throws(() => workers.request(request), refused);
 });

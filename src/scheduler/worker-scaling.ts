@@ -45,8 +45,13 @@ export type WorkerWish = {
   readonly leaving: readonly { readonly rank: number; readonly incarnation: number }[];
 };
 
-/** `wish` left out: it has ended so. */
-export type WorkerRecord = { readonly kind: "workers"; readonly wish?: WorkerWish | undefined; readonly end?: WorkersEnd | undefined };
+/** `wish` left out: it has ended so, and there are to be `count` workers. */
+export type WorkerRecord = {
+  readonly kind: "workers";
+  readonly wish?: WorkerWish | undefined;
+  readonly end?: WorkersEnd | undefined;
+  readonly count?: number | undefined;
+};
 
 export type WorkerScalingOptions = {
   readonly clock: Clock;
@@ -84,7 +89,9 @@ export class WorkerScaling {
    */
   check(request: WorkersRequest): number {
     const staying = this.#staying();
-    if (this.#options.isSettled() && staying.length > 0) return this.#countAfter(request, staying);
+    const { isSettled, workerCount } = this.#options;
+    if (workerCount === 0) throw badRequest("this job was started without workers (--workers 0): services join it as guests");
+    if (isSettled() && staying.length > 0) return this.#countAfter(request, staying);
     throw new WeighbridgeError("NO_ROUTE", "the cluster is not ready: not every node of the job is there", { retryable: true });
   }
 
@@ -116,7 +123,7 @@ export class WorkerScaling {
     const ended = this.#end.promise;
     this.#goBack("its rollback was asked for");
     // They leave later.
-    await waitFor(ended, "workers to leave", this.#options.clock, { deadlineMs: LEAVE_MS }).catch(() => {});
+    await waitFor(ended, "workers to leave", this.#options.clock, { timeoutMs: LEAVE_MS }).catch(() => {});
     return wish.from;
   }
 
@@ -200,9 +207,9 @@ export class WorkerScaling {
     this.#write({ count: from, from, timeoutMs, adds, backReason }, this.#staying().slice(from));
   }
 
-  #finish({ backReason: reason }: WorkerWish): void {
+  #finish({ count, backReason: reason }: WorkerWish): void {
     const end: WorkersEnd = reason === undefined ? { outcome: "done" } : { outcome: "rolledBack", reason };
-    this.#options.journal.write({ kind: "workers", end });
+    this.#options.journal.write({ kind: "workers", end, count });
     this.#end.resolve(end);
     this.#end = new Deferred();
   }

@@ -17,9 +17,8 @@ import { RETIRE } from "../contracts/coordination.ts";
 import { callJson } from "../peer/call-function.ts";
 import type { Channel } from "../peer/channel.ts";
 import type { PlacementView } from "../wire/roster.ts";
+import { PART_MS } from "./stop-bounds.ts";
 
-/** Longer than a guest may be silent by default; shorter than the scheduler waits for servers to leave. */
-const PART_MS = 8000;
 const ASK_AGAIN_MS = 5;
 
 /** Ends once these clients have no use for this server any more. Never rejects. */
@@ -31,7 +30,7 @@ export async function partFrom(clients: readonly Channel[], placement: Placement
 async function part(client: Channel, placement: PlacementView, clock: Clock, untilMs: number): Promise<void> {
   try {
     for (let nowMs = clock.nowMs(); nowMs < untilMs; nowMs = clock.nowMs()) {
-      const { openCount } = await callJson(client, RETIRE, { placement }, clock, { deadlineMs: untilMs - nowMs });
+      const { openCount } = await callJson(client, RETIRE, { placement }, clock, { timeoutMs: untilMs - nowMs });
       if (openCount === 0) return;
       await sleep(clock, ASK_AGAIN_MS);
     }

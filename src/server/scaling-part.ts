@@ -38,7 +38,7 @@ export class ScalingPart {
 
   /** ScalingPart.P2 */
   retire(): void {
-    this.#log.warn("no part of the job is this server's any more: it leaves");
+    this.#log.warn("all parts have moved to other servers: this server leaves");
     this.#retired.resolve();
   }
 

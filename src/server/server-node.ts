@@ -3,7 +3,8 @@
 import { Deferred, sleep, type WaitOptions, waitFor } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { randomToken } from "../base/random.ts";
-import { CatalogueCalls } from "../cluster/catalogue-calls.ts";
+import { CatalogueCalls, rememberCatalogue } from "../cluster/catalogue-calls.ts";
+import { REENTER_MS } from "../cluster/last-barrier.ts";
 import { MemberNode } from "../cluster/member-node.ts";
 import type { Membership } from "../cluster/membership.ts";
 import type { MemberOptions } from "../cluster/node-options.ts";
@@ -21,7 +22,7 @@ import type { SnapshotFiles, SnapshotSource } from "../store/snapshot/snapshot-f
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { PrepareReply, PrepareRequest } from "../wire/control.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
-import { idOf, type Role, rankOf, roleOf } from "../wire/node-id.ts";
+import { Group, idOf, type Role, rankOf, roleOf } from "../wire/node-id.ts";
 import type { CopyClaim, ResumeClaim } from "../wire/register.ts";
 import type { RosterView } from "../wire/roster.ts";
 import { PartsExchange } from "./copy/parts-exchange.ts";
@@ -29,13 +30,19 @@ import { ChainMember, checkReplication } from "./replication/chain-member.ts";
 import { exchangeLogOf } from "./replication/exchange-entries.ts";
 import type { DurableLog } from "./replication/log-sink.ts";
 import { PlannedStop, type PlannedStopFiles } from "./replication/planned-stop.ts";
+import { isClient } from "./replication/replica.ts";
 import { partFrom } from "./retirement.ts";
 import { ArenaReadBuffers, Server, serverLimits } from "./server.ts";
+import { SCHEDULER_BACK_MS } from "./stop-bounds.ts";
 
 /** The default size: a GiB of addresses stays for updates and checkpoints of a full server (Arena.A5). */
 const ARENA_BYTES = 3 * 2 ** 30;
-/** How long a server that comes back, and is to leave, waits for the scheduler's answer and for its own beginning. */
-const COMEBACK_MS = 10_000;
+
+/** How long a server that is stopped waits for the whole job to end with it: processes of one get signals together. */
+const TOGETHER_MS = 300;
+
+/** The highest, which no barrier of a program is likely to have. */
+const END_CUSTOMER = 0xffff;
 
 export type ServerNodeOptions = MemberOptions & {
   readonly arenaBytesMax?: number | undefined;
@@ -73,10 +80,17 @@ export type ServerNodeOptions = MemberOptions & {
   readonly restoreFrom?: (() => Promise<SnapshotSource>) | undefined;
   /** The server begins empty where `restoreFrom` finds none. */
   readonly mayBeginEmpty?: boolean | undefined;
+  /** Whether the job may end while servers alone are there, when its scheduler is told to (SchedulerOptions.serves). */
+  readonly serves?: boolean | undefined;
 };
 
 export class ServerNode extends MemberNode {
   readonly server: Server;
+  /**
+   * Called when all nodes are done, before this one leaves. If it throws, the job was not saved: this node leaves, ends
+   * with that error, and a durable one keeps its log.
+   */
+  beforeEnd: () => Promise<void> = async () => {};
   readonly #restoreFrom: (() => Promise<SnapshotSource>) | undefined;
   readonly #mayBeginEmpty: boolean;
   readonly #limits: Partial<ChannelLimits>;
@@ -86,6 +100,7 @@ export class ServerNode extends MemberNode {
   readonly #durable: DurableLog | undefined;
   readonly #stop: PlannedStop | undefined;
   #hasBegun = false;
+  #isClosedToClients = false;
   #leaving: Promise<void> | undefined;
   /** Whether it has, or had, values of the kv face or data of pushData. */
   #holdsSums = false;
@@ -98,6 +113,10 @@ export class ServerNode extends MemberNode {
   #membership: Membership | undefined;
   /** Parts that come and go with the placement. */
   readonly exchange: PartsExchange;
+  readonly #serves: boolean;
+  /** All nodes have passed the last barrier. */
+  #isTogether = false;
+  readonly #together = new Deferred<void>();
   /** What servers take note of once parts that come or go have settled (PartsExchange.E2). */
   #laterRoster: RosterView | undefined;
   /** How many workers share the links' part of the arena. */
@@ -114,6 +133,7 @@ export class ServerNode extends MemberNode {
     );
     const { clock, log } = this;
     this.#restoreFrom = options.restoreFrom;
+    this.#serves = options.serves === true;
     this.#mayBeginEmpty = options.mayBeginEmpty === true;
     this.#limits = limits;
     this.#sharerCount = workerCount;
@@ -128,7 +148,14 @@ export class ServerNode extends MemberNode {
     this.#durable = durable;
     if (stops !== undefined && durable === undefined && this.server.replica !== undefined) {
       const problem = (): string => this.server.stopProblem;
-      this.#stop = new PlannedStop({ ...stops, log, replica: this.server.replica, plugIns: plugIns ?? [], problem });
+      this.#stop = new PlannedStop({
+        ...stops,
+        log,
+        replica: this.server.replica,
+        plugIns: plugIns ?? [],
+        serves: () => this.serves,
+        problem,
+      });
     }
     if (durable !== undefined) durable.onFailed = (error) => this.#diskFailed(error);
     const { ownership, parameters, groups, departure, checkpoints } = this.server;
@@ -150,6 +177,11 @@ export class ServerNode extends MemberNode {
   /** Resolves when no part is this server's any more, and it is to leave (ScalingPart.P2). */
   get retired(): Promise<void> {
     return this.server.scaling.retired;
+  }
+
+  /** Whether the job goes on without workers: by its own options, or as its scheduler says. */
+  get serves(): boolean {
+    return this.#serves || this.#membership?.serves === true;
   }
 
   /** Its standby has taken over. */
@@ -174,8 +206,9 @@ export class ServerNode extends MemberNode {
   }
 
   async #leave(): Promise<void> {
+    if (await this.#endsWithJob()) return;
     // PlannedStop.P4: the scheduler may have let it go on already.
-    if (this.claim !== undefined && !this.#hasBegun) await Promise.race([this.#cameBack.promise, sleep(this.clock, COMEBACK_MS)]);
+    if (this.claim !== undefined && !this.#hasBegun) await Promise.race([this.#cameBack.promise, sleep(this.clock, SCHEDULER_BACK_MS)]);
     const membership = this.#hasBegun ? this.#membership : undefined;
     if (membership !== undefined && !this.#isRetired) {
       const isAlone = await this.#chain?.giveWay();
@@ -191,14 +224,30 @@ export class ServerNode extends MemberNode {
     await this.#stop?.close();
   }
 
+  /**
+   * Of a job that serves: whether it ends in order, as when the signal was for all of its processes. Then this server
+   * saves and leaves with the others.
+   */
+  async #endsWithJob(): Promise<boolean> {
+    if (this.serves) await Promise.race([this.#together.promise, sleep(this.clock, TOGETHER_MS)]);
+    if (!this.#isTogether) return false;
+    await this.closed;
+    return true;
+  }
+
   /** Nobody takes over: leaves the state for the next process of the rank, or says that it is lost. */
   async #save({ job, node, incarnation, roster }: Membership): Promise<void> {
     if (this.#stop !== undefined) {
-      const wait = { deadlineMs: this.startTimeoutMs }; // the scheduler may be away: then nothing settles
+      const wait = { timeoutMs: this.startTimeoutMs }; // the scheduler may be away: then nothing settles
       await waitFor(this.server.stopping(), "parts to settle", this.clock, wait).catch(() => {}); // `save` says so
       await this.#stop.save({ job, node, incarnation, roster }, this.rank);
     } else if (this.#durable === undefined && this.hasWorkers())
       this.log.warn("there is no standby that could take over: what this server has is lost with it");
+  }
+
+  /** Until the scheduler has heard that another process goes on for it, this one serves (PlannedStop.P7). */
+  protected override get leaveMs(): number {
+    return this.returns === true ? SCHEDULER_BACK_MS : super.leaveMs;
   }
 
   protected override get registersAs(): Role {
@@ -236,8 +285,14 @@ export class ServerNode extends MemberNode {
 
   protected registering(membership: Membership): void {
     const { ownership, epochWait, parameters, checkpoints } = this.server;
-    membership.memory.catalogue = parameters;
-    membership.guests = this.server.guests;
+    rememberCatalogue(membership, parameters, this.log);
+    membership.guests = {
+      check: (hello) => {
+        if (this.#isClosedToClients) throw new WeighbridgeError("NO_ROUTE", "the job ends, and is being saved", { retryable: true });
+        parameters.checkOpen();
+        this.server.guests.check(hello);
+      },
+    };
     this.server.guests.onGone = (node) => {
       const channel = this.peer.channel(node);
       if (channel !== undefined) this.peer.drop(channel, nodeDeadError(node, "left")); // GuestList.L1
@@ -276,7 +331,7 @@ export class ServerNode extends MemberNode {
   }
 
   async #begin(membership: Membership): Promise<void> {
-    if (this.claim !== undefined) membership.memory.reportCatalogue(membership, this.log);
+    if (this.claim !== undefined) membership.memory.resumed();
     const { checkpoints } = this.server;
     checkpoints.joined(membership.job, new CatalogueCalls({ membership, clock: this.clock }));
     if (this.#restoreFrom !== undefined && this.claim === undefined) await this.#restore(membership, this.#restoreFrom);
@@ -398,13 +453,57 @@ export class ServerNode extends MemberNode {
     } catch (thrown) {
       if (!isStandby || wait.signal?.aborted === true || !isWeighbridgeError(thrown, "ABORTED")) throw thrown;
       // The slot of a standby that takes over is free; it may hear that first. One that was given up is FENCED.
-      throw new WeighbridgeError("NODE_DEAD", thrown.message, { retryable: true, cause: thrown });
+      if (outlivesDeaths) throw new WeighbridgeError("NODE_DEAD", thrown.message, { retryable: true, cause: thrown });
+      await sleep(this.clock, REENTER_MS); // as the server that it is then
+      this.checkAlive();
+      await this.enterBarrier(group, customer, wait, outlivesDeaths);
     }
   }
 
+  /**
+   * Serves no client from now on, and waits until no other server does that takes part in the end: a barrier of servers
+   * alone, and those that do not have left. One that is dead is not waited for. Throws DEADLINE.
+   */
+  async closeToClients(wait: WaitOptions): Promise<void> {
+    this.#isClosedToClients = true;
+    for (const channel of this.peer.channels()) if (isClient(channel.id)) channel.link?.destroy();
+    await this.#membership?.barrier(Group.SERVERS, END_CUSTOMER, wait).catch((thrown: unknown) => {
+      if (!isWeighbridgeError(thrown, "NODE_DEAD")) throw thrown;
+    });
+    this.server.parameters.pacer.rounds.end();
+  }
+
+  /** Whether it has a log on a disk. */
+  get isDurable(): boolean {
+    return this.#durable !== undefined;
+  }
+
+  /** Resolves when the server of this rank has left or died, as soon as this node hears of it. */
+  async whenServerGone(rank: number): Promise<"left" | "dead"> {
+    const gone = new Deferred<"left" | "dead">();
+    const look = (): void => {
+      const { state = "left" } = this.#membership?.entry(idOf("server", rank)) ?? {};
+      if (state !== "alive") gone.resolve(state);
+    };
+    const stop = this.#membership?.onRoster(look);
+    const forget = this.whenOver((error) => gone.reject(error));
+    look();
+    return await gone.promise.finally(() => {
+      stop?.();
+      forget();
+    });
+  }
+
   protected override async depart(wait: WaitOptions & { readonly isTogether: boolean }): Promise<void> {
+    let unsaved: unknown;
+    this.#isTogether = wait.isTogether;
+    if (wait.isTogether) this.#together.resolve();
+    const endsJob = wait.isTogether && !this.#isRetired; // one without parts leaves a job that continues
+    if (endsJob && roleOf(this.id) === "server") await this.beforeEnd().catch((thrown: unknown) => (unsaved = thrown));
     await super.depart(wait);
-    if (wait.isTogether) await this.#durable?.remove();
+    if (unsaved !== undefined) throw unsaved;
+    const servesAgain = endsJob && this.serves; // its next start goes on from the log
+    if (wait.isTogether && !servesAgain) await this.#durable?.remove();
   }
 
   protected override async release(): Promise<void> {

@@ -3,12 +3,13 @@
 // business.
 
 import type { Clock } from "../base/clock.ts";
-import { unsupported, WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, unsupported, WeighbridgeError } from "../base/errors.ts";
 import { type Log, SILENT_LOG } from "../base/log.ts";
 import { VectorClock } from "../consistency/vector-clock.ts";
 import type { WorkerIncarnation } from "../consistency/worker-incarnations.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { KV_CONTRACTS } from "../contracts/kv.ts";
+import { clockAwaited } from "../contracts/long-waits.ts";
 import type { PsFunction } from "../contracts/ps-function.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { Kernels } from "../kernel/kernels.ts";
@@ -28,7 +29,7 @@ import type { PrepareRequest } from "../wire/control.ts";
 import { FrameHeader } from "../wire/frame.ts";
 import { READ_BUFFER_BYTES } from "../wire/frame-reader.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
-import { isGuest, SCHEDULER_ID } from "../wire/node-id.ts";
+import { isGuest, nameOf, rankOf, SCHEDULER_ID } from "../wire/node-id.ts";
 import type { RosterEntry, RosterView } from "../wire/roster.ts";
 import { ArenaWatch } from "./arena-watch.ts";
 import { CheckpointService, ownerName } from "./checkpoint/checkpoint-service.ts";
@@ -142,6 +143,9 @@ export class Server {
     const plugIns = new PlugIns(options.plugIns);
     this.parameters = new Parameters({ arena, kernels, clock, workerCount, secret, compression, ownership, plugIns, log });
     this.groups = new WorkerGroups(clock, workerCount);
+    const onLongWait = (worker: number, waits: string): void => this.#tellLongWait(worker, waits, log);
+    this.parameters.pacer.lot.onLongWait = onLongWait;
+    this.groups.ssp.onLongWait = onLongWait;
     this.#placement = new PlacementPrepare(ownership, clock);
     const saved = { parameters: this.parameters, vectorClock: this.clock, ownership, placement: this.#placement, files };
     this.checkpoints = new CheckpointService({ ...saved, log, clock });
@@ -157,6 +161,14 @@ export class Server {
     this.functions = serverFunctions(state, clock, own);
     for (const fn of [...BUILT_IN_FUNCTIONS, ...users]) this.functions.add(fn);
     this.ownState = new OwnState(users, () => new ServerContext(state, NOBODY, own));
+  }
+
+  /** The worker logs what it waits for, or this server if the worker does not serve this. A standby's head tells it. */
+  #tellLongWait(worker: number, waits: string, log: Log): void {
+    if (this.replica?.isStandby === true) return;
+    this.workers.call(rankOf(worker), clockAwaited, { waits }).catch((thrown: unknown) => {
+      if (isWeighbridgeError(thrown, "UNKNOWN_FUNCTION")) log.warn("a worker waits long for clocks", { worker: nameOf(worker), waits });
+    });
   }
 
   /** Serves the functions of applications on this peer. */
@@ -230,7 +242,7 @@ export class Server {
   /** What dead workers left unfinished goes, and nobody waits for their clocks. */
   followWorkers(nodes: readonly RosterEntry[]): void {
     const { pacer } = this.parameters;
-    for (const { node, role, state, incarnation } of nodes) {
+    for (const { node, role, state, incarnation, hasNoClock } of nodes) {
       if (role !== "worker") continue;
       const holder = { worker: node, incarnation };
       if ((this.#incarnations.get(node) ?? incarnation) !== incarnation) this.parameters.forgetPulls(node);
@@ -239,7 +251,10 @@ export class Server {
       if (state === "alive") pacer.revived(holder);
       else if (state === "dead") pacer.died(holder);
       else pacer.leaveJob(holder);
-      if (state === "alive") continue;
+      if (state === "alive") {
+        if (hasNoClock === true) pacer.leave(holder); // it never joins
+        continue;
+      }
       this.#forget(holder);
     }
   }

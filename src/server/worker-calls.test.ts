@@ -8,6 +8,7 @@ import { WeighbridgeError } from "../base/errors.ts";
 import { CALL_WINDOW } from "../cluster/cluster-node.ts";
 import { psFunction } from "../contracts/ps-function.ts";
 import { type FunctionCaller, type WorkerFunction, workerFunction } from "../contracts/worker-function.ts";
+import { failureOf } from "../testing/failure-of.ts";
 import { SimCluster, type SimClusterOptions } from "../testing/sim-cluster.ts";
 import { throwsCode } from "../testing/throws-code.ts";
 import { idOf } from "../wire/node-id.ts";
@@ -113,10 +114,10 @@ test("what is no worker, no function of workers or no option is refused before a
   await assert.rejects(workers.call(-1, count, n), throwsCode("BAD_ARGUMENT", /rank/));
   await assert.rejects(workers.call(7, count, n), throwsCode("NO_ROUTE", /no node/));
   await assert.rejects(workers.call(0, served as never, n), throwsCode("BAD_ARGUMENT", /workerFunction/));
-  await assert.rejects(workers.call(0, count, n, { deadline: 5 } as never), throwsCode("BAD_ARGUMENT", /deadlineMs/));
+  await assert.rejects(workers.call(0, count, n, { deadline: 5 } as never), throwsCode("BAD_ARGUMENT", /timeoutMs/));
   await assert.rejects(workers.call(0, count, n, { priority: Number.NaN }), throwsCode("BAD_ARGUMENT", /priority/));
-  await assert.rejects(workers.call(0, count, n, { deadlineMs: -1 }), throwsCode("BAD_ARGUMENT", /deadline/));
-  await assert.rejects(workers.whenRoom(0, { dead: 1 } as never), throwsCode("BAD_ARGUMENT", /deadlineMs/));
+  await assert.rejects(workers.call(0, count, n, { timeoutMs: -1 }), throwsCode("BAD_ARGUMENT", /timeoutMs/));
+  await assert.rejects(workers.whenRoom(0, { dead: 1 } as never), throwsCode("BAD_ARGUMENT", /timeoutMs/));
   await cluster.finalize();
 });
 
@@ -148,7 +149,7 @@ test("a call ends with the caller's deadline or signal; it goes on, and counts a
   workerOf(0).serve(count, () => gates[begun++]!.promise);
   const aborted = new AbortController();
   const first = workers.call(0, count, { n: 1 }, { signal: aborted.signal });
-  const others = gates.slice(1).map(() => workers.call(0, count, { n: 1 }, { deadlineMs: 50 }));
+  const others = gates.slice(1).map(() => workers.call(0, count, { n: 1 }, { timeoutMs: 50 }));
   const expired = Promise.all(others.map((call) => assert.rejects(call, throwsCode("DEADLINE", /worker 0 to answer count/))));
   await cluster.clock.advance(20);
   aborted.abort();
@@ -156,7 +157,7 @@ test("a call ends with the caller's deadline or signal; it goes on, and counts a
   await cluster.run(expired);
   assert.equal(begun, CALL_WINDOW.callsMax);
   await assert.rejects(workers.call(0, count, { n: 1 }), throwsCode("QUEUE_FULL", /worker 0 has not answered 64 calls/));
-  await assert.rejects(cluster.run(workers.whenRoom(0, { deadlineMs: 10 })), throwsCode("DEADLINE", /worker 0/));
+  await assert.rejects(cluster.run(workers.whenRoom(0, { timeoutMs: 10 })), throwsCode("DEADLINE", /worker 0/));
   assert.deepEqual(await cluster.run(workers.whenRoom(1)), undefined, "the other worker is not concerned");
   const room = workers.whenRoom(0);
   for (const gate of gates) gate.resolve({ n: 5 });
@@ -164,6 +165,74 @@ test("a call ends with the caller's deadline or signal; it goes on, and counts a
   gates.push(gates[0]!);
   assert.deepEqual(await cluster.run(workers.call(0, count, { n: 1 })), { n: 5 });
   await cluster.finalize();
+});
+
+test("a call that changes something and runs into its timeout or signal is unknown, not retryable, and settled says how it ends; a read stays retryable", async () => {
+  const { cluster, workers, workerOf } = await stageOf();
+  const gates = [new Deferred<{ n: number }>(), new Deferred<{ n: number }>(), new Deferred<{ n: number }>()];
+  const aborted = new AbortController();
+  cluster.clock.after(10, () => aborted.abort("enough"));
+  let begun = 0;
+  workerOf(0).serve(count, () => gates[begun++]!.promise);
+  workerOf(0).serve(look, () => gates[0]!.promise);
+  const [late, stopped, failing, read] = await cluster.run(
+    Promise.all([
+      failureOf(workers.call(0, count, { n: 1 }, { timeoutMs: 50 })),
+      failureOf(workers.call(0, count, { n: 2 }, { signal: aborted.signal })),
+      failureOf(workers.call(0, count, { n: 3 }, { timeoutMs: 50 })),
+      failureOf(workers.call(0, look, { n: 4 }, { timeoutMs: 50 })),
+    ]),
+  );
+  assert.deepEqual([late.code, late.outcome, late.retryable, late.parts], ["DEADLINE", "unknown", false, undefined]);
+  assert.deepEqual([stopped.code, stopped.outcome, stopped.retryable, stopped.cause], ["ABORTED", "unknown", false, "enough"]);
+  assert.deepEqual([read.code, read.outcome, read.retryable, read.settled], ["DEADLINE", undefined, true, undefined]);
+  for (const gate of gates.slice(0, 2)) gate.resolve({ n: 5 });
+  gates[2]!.reject(new WeighbridgeError("OUT_OF_RANGE", "after it had done something"));
+  const settled = Promise.all([late.settled, stopped.settled, failing.settled]);
+  assert.deepEqual(await cluster.run(settled), ["applied", "applied", "unknown"]);
+  await cluster.finalize();
+});
+
+test("a call whose signal has fired already sends nothing, and what is refused before it is sent was not applied", async () => {
+  const { cluster, workers, workerOf } = await stageOf();
+  const seen = counting(workerOf(0));
+  const looked = counting(workerOf(0), look);
+  const signal = AbortSignal.abort("early");
+  const early = await failureOf(workers.call(0, count, { n: 1 }, { signal }));
+  assert.deepEqual([early.code, early.outcome, early.settled, early.cause], ["ABORTED", "not-applied", undefined, "early"]);
+  const read = await failureOf(workers.call(0, look, { n: 1 }, { signal }));
+  assert.deepEqual([read.code, read.outcome], ["ABORTED", undefined]);
+  for (const refused of [
+    () => workers.call(7, count, { n: 1 }),
+    () => workers.call(0, count, { n: 1 }, { priority: Number.NaN }),
+    () => workers.call(0, count, { n: 1 }, { timeoutMs: -1 }),
+    () => workers.call(0, count, { n: 1.5 }),
+  ])
+    assert.equal((await failureOf(refused())).outcome, "not-applied", String(refused));
+  await cluster.clock.advance(1000);
+  assert.deepEqual([seen, looked], [[], []]);
+  await cluster.finalize();
+});
+
+test("the failure of a call that changes something says what became of it: unknown where its handler threw or its worker died", async () => {
+  const { cluster, workers, workerOf } = await stageOf();
+  const told = async (call: Promise<unknown>): Promise<unknown[]> => {
+    const { code, outcome, retryable } = await cluster.run(failureOf(call));
+    return [code, outcome, retryable];
+  };
+  assert.deepEqual(await told(workers.call(0, count, { n: 1 })), ["UNKNOWN_FUNCTION", "not-applied", false]);
+  workerOf(0).serve(count, () => {
+    throw new WeighbridgeError("QUEUE_FULL", "mine", { retryable: true });
+  });
+  assert.deepEqual(await told(workers.call(0, count, { n: 1 })), ["QUEUE_FULL", "unknown", false]);
+  workerOf(1).serve(count, () => new Deferred<{ n: number }>().promise);
+  const open = workers.call(1, count, { n: 1 });
+  const dies = told(open);
+  await cluster.clock.advance(50);
+  cluster.kill(idOf("worker", 1));
+  assert.deepEqual(await dies, ["NODE_DEAD", "unknown", false]);
+  assert.deepEqual(await told(workers.call(1, count, { n: 1 })), ["NODE_DEAD", "not-applied", true]);
+  await cluster.run(cluster.server(0).close());
 });
 
 test("a worker that reads nothing makes a server keep 8 MiB at most, then calls are refused; all of them arrive once it reads (ClusterNode.N4)", async () => {

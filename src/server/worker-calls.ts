@@ -11,12 +11,13 @@
 
 import { assert } from "../base/assert.ts";
 import type { WaitOptions } from "../base/deferred.ts";
-import { badArgument, isWeighbridgeError, showValue, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, isWeighbridgeError, restated, showValue, WeighbridgeError } from "../base/errors.ts";
 import { checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import type { ClusterNode } from "../cluster/cluster-node.ts";
-import { checkWorkerFunction } from "../contracts/contract.ts";
 import type { WorkerCalls as FunctionWorkerCalls, WorkerCallOptions } from "../contracts/function-context.ts";
+import { checkWorkerFunction } from "../contracts/known-function.ts";
 import type { WorkerFunction } from "../contracts/worker-function.ts";
+import { failedUpdate } from "../peer/unheard-update.ts";
 import { nearestFunction } from "../wire/failure.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import { idOf } from "../wire/node-id.ts";
@@ -38,22 +39,21 @@ export class WorkerCalls implements FunctionWorkerCalls {
     options: WorkerCallOptions = {},
   ): Promise<FieldValues<R>> {
     checkWorkerFunction(fn);
-    checkWaitOptions(options, CALL_OPTIONS, "the options of a call");
-    const node = this.#idOf(worker);
-    const { incarnation, ...wait } = options;
-    if (incarnation !== undefined) this.#checkIncarnation(worker, incarnation);
     try {
+      checkWaitOptions(options, CALL_OPTIONS, "the options of a call");
+      const node = this.#idOf(worker);
+      const { incarnation, ...wait } = options;
+      if (incarnation !== undefined) this.#checkIncarnation(worker, incarnation);
       return await this.#node.call(node, fn, request, wait);
     } catch (thrown) {
-      if (!isWeighbridgeError(thrown, "UNKNOWN_FUNCTION")) throw thrown;
-      const message = `worker ${worker} serves no function ${JSON.stringify(fn.name)}: ${thrown.message}`;
-      throw new WeighbridgeError(thrown.code, `${message}${nearestFunction(fn.name, thrown.message)}`, { cause: thrown });
+      const told = isWeighbridgeError(thrown, "UNKNOWN_FUNCTION") ? missingFailure(thrown, worker, fn) : thrown;
+      throw fn.isUpdate ? failedUpdate(told) : told;
     }
   }
 
-  async whenRoom(worker: number, wait: WaitOptions = {}): Promise<void> {
-    checkWaitOptions(wait);
-    await this.#node.whenRoom(this.#idOf(worker), wait);
+  async whenRoom(worker: number, options: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(options);
+    await this.#node.whenRoom(this.#idOf(worker), options);
   }
 
   #idOf(worker: number): number {
@@ -73,4 +73,9 @@ export class WorkerCalls implements FunctionWorkerCalls {
     assert(this.node !== undefined, "handlers run on a server that is a node");
     return this.node;
   }
+}
+
+function missingFailure(error: WeighbridgeError, worker: number, { name }: WorkerFunction): WeighbridgeError {
+  const { message } = error;
+  return restated(error, `worker ${worker} serves no function ${JSON.stringify(name)}: ${message}${nearestFunction(name, message)}`);
 }

@@ -8,10 +8,18 @@ export function badField(path: string, expected: string, actual: unknown): Weigh
   return badArgument(`${path}: expected ${expected}, not ${showValue(actual)}`);
 }
 
-/** The same for a name that is none of `choices`; suggests the nearest. */
-export function badChoice(path: string, choices: readonly string[], actual: unknown): WeighbridgeError {
-  const { message } = badField(path, `one of ${choices.join(", ")}`, actual);
-  return badArgument(`${message}${didYouMean(actual, choices)}`);
+/** A field that is one of these names. Throws BAD_ARGUMENT for another value; suggests the nearest name. */
+export function checkChoice<T extends string>(path: string, value: unknown, choices: readonly T[]): T {
+  const found = choices.find((name) => name === value);
+  if (found !== undefined) return found;
+  const { message } = badField(path, `one of ${choices.join(", ")}`, value);
+  throw badArgument(`${message}${didYouMean(value, choices)}`);
+}
+
+/** A field that is such a number. Throws BAD_ARGUMENT for another value. */
+export function checkNumber(path: string, value: unknown, expected: string, accepts: (value: number) => boolean): number {
+  if (typeof value === "number" && accepts(value)) return value;
+  throw badField(path, expected, value);
 }
 
 /**

@@ -9,28 +9,50 @@
 
 import { badArgument, showValue } from "../base/errors.ts";
 import { didYouMean, nearestName } from "../base/nearest-name.ts";
+import type { ConsistencyMode } from "../consistency/consistency-phases.ts";
 
+/**
+ * How fresh reads are, and when updates count. `"bsp"` is `{ bsp: true }`.
+ *
+ * @example
+ * ```ts
+ * consistency: "asp"; // updates count when they arrive, reads never wait
+ * consistency: { ssp: 3 }; // the same, but a read is at most 3 clocks behind
+ * consistency: { bsp: true, reduce: "mean" }; // all updates of a clock count together, as their mean over workers
+ * ```
+ */
 export type Consistency =
   | "bsp"
   | "asp"
-  | { readonly bsp: true; readonly reduce: "sum" | "mean"; readonly staleness?: number }
-  | { readonly ssp: number }
-  | { readonly delay: number };
+  | {
+      /** All updates of a clock count together, at its end. */
+      readonly bsp: true;
+      /** How the updates of a clock become one: their sum over workers, or their mean. Defaults to "sum". */
+      readonly reduce?: "sum" | "mean" | undefined;
+      /** How many clocks a read may be behind. Defaults to 0. */
+      readonly staleness?: number | undefined;
+    }
+  | {
+      /** How many clocks a read may be behind. */
+      readonly ssp: number;
+    }
+  | {
+      /** The same as `ssp`, as bounded delay: work on clock t begins when everything before t - delay is done. */
+      readonly delay: number;
+    };
 
-type EngineConsistency = {
-  readonly updates: "async" | "sync";
-  readonly reduce: "sum" | "mean";
-  readonly staleness: number | undefined;
-};
+/** As servers have it. No staleness: any number of clocks. */
+type EngineConsistency = Pick<ConsistencyMode, "updates" | "reduce"> & { readonly staleness: number | undefined };
 
 /** Throws BAD_ARGUMENT for what is none of them. */
 export function engineConsistency(consistency: Consistency): EngineConsistency {
   if (consistency === "asp") return { updates: "async", reduce: "sum", staleness: undefined };
   if (consistency === "bsp") return { updates: "sync", reduce: "sum", staleness: 0 };
   if (typeof consistency === "object" && consistency !== null && isOne(consistency)) {
-    if ("bsp" in consistency && consistency.bsp === true && (consistency.reduce === "sum" || consistency.reduce === "mean")) {
-      const { reduce, staleness = 0 } = consistency;
-      if (Number.isSafeInteger(staleness) && staleness >= 0) return { updates: "sync", reduce, staleness };
+    if ("bsp" in consistency && consistency.bsp === true) {
+      const { reduce = "sum", staleness = 0 } = consistency;
+      const isReduce = reduce === "sum" || reduce === "mean";
+      if (isReduce && Number.isSafeInteger(staleness) && staleness >= 0) return { updates: "sync", reduce, staleness };
     }
     const bound = "ssp" in consistency ? consistency.ssp : "delay" in consistency ? consistency.delay : -1;
     if (Number.isSafeInteger(bound) && bound >= 0) return { updates: "async", reduce: "sum", staleness: bound };
@@ -60,11 +82,14 @@ function isOne(consistency: object): boolean {
   return names.includes("bsp") ? names.every((name) => ["bsp", "reduce", "staleness"].includes(name)) : names.length === 1;
 }
 
-/** No staleness: any number of clocks. */
-type ConsistencyFields = { readonly updates: "async" | "sync"; readonly reduce: "sum" | "mean"; readonly staleness: number | undefined };
+/** As a user writes it: what `engineConsistency` makes the same of. */
+export function writtenConsistency({ updates, reduce, staleness = Infinity }: EngineConsistency): Consistency {
+  if (updates === "async") return staleness === Infinity ? "asp" : { ssp: staleness };
+  return reduce === "sum" && staleness === 0 ? "bsp" : { bsp: true, reduce, staleness };
+}
 
 /** The user's name for it: bsp, bsp mean, ssp:4, asp. Different modes have different names. */
-export function consistencyText({ updates, reduce, staleness }: ConsistencyFields): string {
+export function consistencyText({ updates, reduce, staleness }: EngineConsistency): string {
   const mean = reduce === "mean" ? " mean" : "";
   if (updates === "async") return `${staleness === undefined ? "asp" : `ssp:${staleness}`}${mean}`;
   return `bsp${mean}${staleness === 0 ? "" : `, staleness ${staleness ?? "any"}`}`;

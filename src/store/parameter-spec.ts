@@ -5,20 +5,23 @@
 //   ParameterSpec.P2. Two specs are equal if every field is. Differences are listed by field, under the names of the
 //       options.
 
-import { badArgument, badRequest, unsupported, WeighbridgeError } from "../base/errors.ts";
+import { badArgument, badRequest, showValue, unsupported, WeighbridgeError } from "../base/errors.ts";
 import type { ConsistencyMode } from "../consistency/consistency-phases.ts";
 import { type LinkEncoding, linkEncoding } from "../wire/codecs/link-encoding.ts";
 import { type Check, count, flag, list, object, oneOf, optional, shortText } from "../wire/json-body.ts";
 import type { JsonObject } from "../wire/json-value.ts";
 import { consistencyText } from "./consistency.ts";
-import { type InitializerSpec, type ResolvedInitializer, resolveInitializer } from "./initializers/initializer-spec.ts";
+import { decodeInitializer, type ResolvedInitializer } from "./initializers/initializer-spec.ts";
 import { checkRowType, type RowTypeSpec, rowTypeShape } from "./row-types/row-type-spec.ts";
-import { type OptimizerSpec, type ResolvedOptimizer, resolveOptimizer, takesValues } from "./updaters/optimizer-spec.ts";
+import { decodeOptimizer, type ResolvedOptimizer, takesValues } from "./updaters/optimizer-spec.ts";
 
 /** The fields of tensors and tables. */
 type CommonSpec = {
+  /** Its name in the job. */
   readonly name: string;
+  /** How its elements begin. */
   readonly initializer: ResolvedInitializer;
+  /** What the servers do with a push. */
   readonly optimizer: ResolvedOptimizer;
   /** async: applied on arrival. sync: collected for each clock, reduced in rank order and applied once. */
   readonly updates: "async" | "sync";
@@ -30,10 +33,17 @@ type CommonSpec = {
   readonly link?: LinkEncoding | undefined;
 };
 
-export type TensorSpec = CommonSpec & { readonly kind: "tensor"; readonly shape: readonly number[] };
+/** A tensor of the job. */
+export type TensorSpec = CommonSpec & {
+  readonly kind: "tensor";
+  /** Its sizes. */
+  readonly shape: readonly number[];
+};
 
+/** A table of the job, which an embedding stands for. */
 export type TableSpec = CommonSpec & {
   readonly kind: "table";
+  /** Elements of a row (`dim`). */
   readonly width: number;
   /** A table of fixed size has keys below this; left out, every u64 is one. */
   readonly rows: number | undefined;
@@ -43,6 +53,7 @@ export type TableSpec = CommonSpec & {
   readonly rowType?: RowTypeSpec | undefined;
 };
 
+/** A parameter of the job, as servers have it. */
 export type ParameterSpec = TensorSpec | TableSpec;
 
 /** A parameter as its caller describes it, to make or open it, or by its name alone, to open what is there. */
@@ -69,15 +80,16 @@ export function checkCombination({
 const NAME_LENGTH_MAX = 256;
 /** The prefix of sums in checkpoints (snapshot/describe-sums.ts): no parameter has such a name. */
 export const SUMS_PREFIX = "wb/sums/";
-const KIND_WORDS = { tensor: "tensor", table: "embedding" } as const;
+/** A kind as users call it. */
+export const KIND_WORDS = { tensor: "tensor", table: "embedding" } as const;
 
 const common = {
   name: shortText(NAME_LENGTH_MAX),
   updates: oneOf("async", "sync"),
   reduce: oneOf("sum", "mean"),
   staleness: optional(count),
-  initializer: ((value, path) => resolveInitializer(value as InitializerSpec, path)) as Check<ResolvedInitializer>,
-  optimizer: ((value, path) => resolveOptimizer(value as OptimizerSpec, path)) as Check<ResolvedOptimizer>,
+  initializer: decodeInitializer as Check<ResolvedInitializer>,
+  optimizer: decodeOptimizer as Check<ResolvedOptimizer>,
 };
 /** Throws BAD_ARGUMENT. */
 const link = (kind: "tensor" | "table"): Check<LinkEncoding | undefined> =>
@@ -85,6 +97,15 @@ const link = (kind: "tensor" | "table"): Check<LinkEncoding | undefined> =>
 const tensorFields = object({ kind: oneOf("tensor"), ...common, link: link("tensor"), shape: list(count) });
 const sizes = { width: count, rows: optional(count), versions: flag, rowType: rowTypeShape };
 const tableFields = object({ kind: oneOf("table"), ...common, link: link("table"), ...sizes });
+
+/** Why this is no name of a parameter; undefined for one. */
+export function problemWithName(name: string): string | undefined {
+  if (name === "" || name.length > NAME_LENGTH_MAX)
+    return `a parameter's name must have 1 to ${NAME_LENGTH_MAX} characters, got ${showValue(name)}`;
+  return name.startsWith(SUMS_PREFIX)
+    ? `a parameter's name must not begin with ${SUMS_PREFIX}, as the sums of the kv face do in checkpoints, got ${showValue(name)}`
+    : undefined;
+}
 
 /** ParameterSpec.P1. Throws BAD_REQUEST, or BAD_ARGUMENT for an invalid optimizer, initializer or link. */
 export function decodeParameterSpec(json: string): ParameterSpec {
@@ -97,9 +118,8 @@ export function decodeParameterSpec(json: string): ParameterSpec {
   const kind = object({ kind: oneOf("tensor", "table") })(value, "spec").kind;
   const spec = kind === "tensor" ? tensorFields(value, "spec") : tableFields(value, "spec");
   checkCombination(spec);
-  if (spec.name === "") throw badRequest("the name of a parameter is empty");
-  if (spec.name.startsWith(SUMS_PREFIX))
-    throw badRequest(`${spec.name} begins with ${SUMS_PREFIX}, as the sums of the kv face do in checkpoints`);
+  const problem = problemWithName(spec.name);
+  if (problem !== undefined) throw badRequest(problem);
   if (spec.kind === "table" && spec.width === 0) throw badRequest(`the rows of ${spec.name} have no elements`);
   if (spec.kind === "table") checkRowType(spec);
   return spec;

@@ -7,11 +7,16 @@
 //       the source, creating a parameter fails (parameter-control.ts).
 
 import { badArgument, showValue } from "../base/errors.ts";
+import { renamedTo } from "../base/known-options.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 
+/** By what servers know a row type or an updater of a user's own. */
 export type PlugInIdentity = {
+  /** Its name: unique within a server. */
   readonly name: string;
+  /** Rises with every change of what it does. */
   readonly version: number;
+  /** Whether equal rows and updates give equal bits on every server. */
   readonly deterministic: boolean;
 };
 
@@ -26,6 +31,8 @@ export function checkPlugIn(what: string, options: unknown, known: readonly stri
   const { name, version, deterministic } = options as Partial<PlugInIdentity>;
   if (typeof name !== "string" || !NAME.test(name))
     throw badArgument(`${what}: a name is a letter and up to 63 letters, digits, "_", "." or "-", not ${showValue(name)}`);
+  const renamed = Object.keys(options).find((option) => renamedTo(option, known) !== undefined);
+  if (renamed !== undefined) throw badArgument(`${name}: ${renamed} is now called ${renamedTo(renamed, known)}`);
   const unknown = Object.keys(options).find((option) => !known.includes(option));
   if (unknown !== undefined)
     throw badArgument(`${name}: ${what} has no ${JSON.stringify(unknown)}; there are ${known.join(", ")}${didYouMean(unknown, known)}`);

@@ -77,10 +77,10 @@ export class PlugIns {
   rowTypeOf({ name, width, rowType }: TableSpec): Loaded<PsRowType> | undefined {
     if (typeof rowType !== "object") return undefined;
     const loaded = this.#findRowType(rowType);
-    const { element } = loaded.plugIn;
+    const { dtype } = loaded.plugIn;
     const elements = guarded(nameOf("row type", loaded), () => elementsOf(loaded.plugIn, width, name));
-    if (element === rowType.element && elements === rowType.elements) return loaded;
-    const [here, there] = [`${elements} × ${element}`, `${rowType.elements} × ${rowType.element}`];
+    if (dtype === rowType.element && elements === rowType.elements) return loaded;
+    const [here, there] = [`${elements} × ${dtype}`, `${rowType.elements} × ${rowType.element}`];
     throw badArgument(
       `a row of ${quote(rowType.name)} with dim ${width} is ${here} in ${loaded.module}, and ${there} in the spec of ${name}`,
     );
@@ -92,7 +92,7 @@ export class PlugIns {
     if (loaded?.plugIn.make === undefined) return undefined;
     const { plugIn } = loaded;
     const row = guarded(nameOf("row type", loaded), () => plugIn.make?.(spec.width));
-    const { Array: View } = ROW_ELEMENTS[plugIn.element];
+    const { Array: View } = ROW_ELEMENTS[plugIn.dtype];
     if (row instanceof View && row.length === rowElements(spec)) return row as RowArray;
     const expected = `a ${View.name} of ${rowElements(spec)}`;
     throw badArgument(`${nameOf("row type", loaded)} makes ${expected}, not ${showValue(row)}`);
@@ -216,8 +216,8 @@ export class PlugIns {
     const { plugIn: updater } = found;
     const what = nameOf("updater", found);
     const element = updatedElement(spec);
-    if (!updater.elements.includes(element))
-      throw badArgument(`${spec.name}: ${what} is for rows of ${updater.elements.join(", ")}, not of ${element}`);
+    if (!updater.dtypes.includes(element))
+      throw badArgument(`${spec.name}: ${what} is for rows of ${updater.dtypes.join(", ")}, not of ${element}`);
     const settings = settingsOf(updater, spec.optimizer.settings ?? {}, `${spec.name}: ${what}`);
     return { updater, columns: columnsOf(updater, spec, what), settings, what, isOurs: false };
   }
@@ -251,13 +251,13 @@ function nameOf(kind: string, { plugIn, module }: Loaded<PlugInIdentity>): strin
 
 /** What `sum` and `assign` do is the row type's to say. */
 function updaterOfRowType(rowType: PsRowType, optimizer: string): PsUpdater {
-  const { name, version, deterministic, element, apply, decode = copyRows } = rowType;
+  const { name, version, deterministic, dtype, apply, decode = copyRows } = rowType;
   const update = optimizer === "assign" ? decode : apply;
   return psUpdater({
     name,
     version,
     deterministic,
-    elements: [element],
+    dtypes: [dtype],
     update: (rows, pushed) => update(rows, pushed),
   });
 }
@@ -278,14 +278,16 @@ function widthOf(spec: ParameterSpec): number {
 function columnsOf(updater: PsUpdater, spec: ParameterSpec, what: string): readonly PlacedColumn[] {
   const { isFloat } = ROW_ELEMENTS[updatedElement(spec)];
   let offset = 0;
-  return Object.entries(guarded(what, () => updater.columns(widthOf(spec)))).map(([name, { elements, start = 0 }]) => {
+  return Object.entries(guarded(what, () => updater.columns(widthOf(spec)))).map(([name, column]) => {
+    if ("elements" in column) throw badArgument(`${what}: elements of the column ${quote(name)} is now called dim`);
+    const { dim, start = 0 } = column;
     const isNamed = isColumnName(name) && !RESERVED_COLUMNS.includes(name);
     const isStart = isFloat ? Number.isFinite(start) : Number.isSafeInteger(start);
-    if (!isNamed || !(Number.isSafeInteger(elements) && elements >= 1 && elements <= COLUMN_ELEMENTS_MAX) || !isStart)
-      throw badArgument(`${what}: a column ${quote(name)} of ${showValue(elements)} elements that begin with ${showValue(start)}`);
-    const column = { name, elements, start, offset };
-    offset += elements;
-    return column;
+    if (!isNamed || !(Number.isSafeInteger(dim) && dim >= 1 && dim <= COLUMN_ELEMENTS_MAX) || !isStart)
+      throw badArgument(`${what}: a column ${quote(name)} of dim ${showValue(dim)} that begins with ${showValue(start)}`);
+    const placed = { name, elements: dim, start, offset };
+    offset += dim;
+    return placed;
   });
 }
 

@@ -204,6 +204,19 @@ export class TableStore extends TableState {
     return missing;
   }
 
+  /** 1 for each key that has a row, 0 for the others. The keys may lie anywhere. */
+  whichExist(keys: BigUint64Array): Uint8Array<ArrayBuffer> {
+    const found = new Uint8Array(keys.length);
+    const chunk = this.#freshKeys >>> 3;
+    for (let from = 0; from < keys.length; from += this.#chunkRows) {
+      const some = keys.subarray(from, from + this.#chunkRows);
+      new BigUint64Array(this.arena.memory.buffer).set(some, chunk);
+      this.#find({ keys: this.#freshKeys, keyCount: some.length }, WORD_BYTES);
+      for (let i = 0; i < some.length; i++) found[from + i] = this.arena.words[(this.#scratch >>> 2) + i] === 0 ? 0 : 1;
+    }
+    return found;
+  }
+
   /**
    * out = the values of each key in turn, initial ones without a row (TableStore.T2). Also writes `versionsOut`, if
    * set.

@@ -54,6 +54,13 @@ export class TensorShape {
     return Math.min(this.blockFloats, this.floatCount - this.firstFloat(block));
   }
 
+  /** The floats of these blocks together. */
+  floatsOfAll(isMeant: (block: number) => boolean): number {
+    let count = 0;
+    for (let block = 0; block < this.blockCount; block++) if (isMeant(block)) count += this.floatsOf(block);
+    return count;
+  }
+
   /**
    * How many floats of a block share a scale as int8: those of a row; if rows are short or longer than a block, the
    * largest power of two up to 128 that divides the block, or all floats if that is below 8.

@@ -3,8 +3,7 @@
 import type { EmbeddingOptions } from "../api/parameter-options.ts";
 import type { Session } from "../api/session.ts";
 import { assert } from "../base/assert.ts";
-import type { CacheOptions } from "../worker/cache/bounded-cache.ts";
-import type { CachedEmbedding } from "../worker/cache/cached-embedding.ts";
+import type { CachedEmbedding, CacheOptions } from "../worker/cache/cached-embedding.ts";
 import type { Embedding } from "../worker/embedding.ts";
 
 export type CacheStage = { readonly table: Embedding; readonly cache: CachedEmbedding };
@@ -15,7 +14,7 @@ export async function stageOf(
   options: Partial<EmbeddingOptions> = {},
 ): Promise<CacheStage> {
   assert(session !== undefined, "the cluster has this worker");
-  const table = await session.embedding("e", { dim: 2, versions: true, ...options });
+  const table = await session.embedding("e", { dim: 2, optimizer: "sum", versions: true, ...options });
   return { table, cache: table.cached({ rows: 8, ...cache }) };
 }
 
@@ -25,7 +24,7 @@ export function rowsOf(keys: readonly (number | bigint)[], value: number, dim = 
 }
 
 export async function read({ cache }: CacheStage, key: number): Promise<number | undefined> {
-  return (await cache.lookup([key]))[0];
+  return (await cache.pull([key]))[0];
 }
 
 export async function stored({ table }: CacheStage, key: number): Promise<number | undefined> {
@@ -33,5 +32,5 @@ export async function stored({ table }: CacheStage, key: number): Promise<number
 }
 
 export async function add({ cache }: CacheStage, key: number, value = 1): Promise<void> {
-  await cache.update([key], rowsOf([key], value));
+  await cache.push([key], rowsOf([key], value));
 }

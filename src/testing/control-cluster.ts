@@ -3,7 +3,7 @@
 
 import { assert } from "../base/assert.ts";
 import { type ErrorCode, isWeighbridgeError } from "../base/errors.ts";
-import { SILENT_LOG } from "../base/log.ts";
+import { type Log, SILENT_LOG } from "../base/log.ts";
 import { Membership, type MembershipOptions } from "../cluster/membership.ts";
 import { PREPARE } from "../contracts/control.ts";
 import { serveJson } from "../peer/call-function.ts";
@@ -53,13 +53,13 @@ export class ControlCluster {
     this.workerCount = workerCount;
   }
 
-  peer(host: string, packageVersion = "", kind: MemberKind = "tool"): Peer {
+  peer(host: string, packageVersion = "", kind: MemberKind = "tool", log: Log = SILENT_LOG): Peer {
     return new Peer({
       packageVersion,
       kind,
       transport: this.network.host(host),
       clock: this.clock,
-      log: SILENT_LOG,
+      log,
       readBuffers: this.#readBuffers,
       acceptsAnonymous: true,
     });

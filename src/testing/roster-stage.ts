@@ -50,6 +50,11 @@ export class RosterStage {
     return texts(this.roster.heard(node, incarnation, this.nowMs));
   }
 
+  /** The pulse of a node says that its loop has been busy for so long. */
+  pulse(node: number, loopBusyMs: number, incarnation = 1): string[] {
+    return texts(this.roster.pulse(node, incarnation, loopBusyMs, this.nowMs));
+  }
+
   linkDown(node: number, incarnation = 1): string[] {
     return texts(this.roster.linkDown(node, incarnation, this.nowMs));
   }
@@ -79,6 +84,21 @@ export class RosterStage {
   formed(): this {
     for (const [rank, name] of ["s0", "s1", "w0", "w1"].entries()) this.register(name, { rank: rank % 2 });
     return this;
+  }
+
+  /** Until then everybody but these nodes sends its heartbeats. */
+  beatTo(toMs: number, ...silent: number[]): void {
+    while (this.nowMs < toMs) {
+      this.nowMs = Math.min(toMs, this.nowMs + 1000);
+      this.hearAllBut(...silent);
+    }
+  }
+
+  /** All links close, and none of the four nodes comes back (SilenceVerdicts.S6). */
+  allDie(): void {
+    for (const node of [8, 9, 10, 11]) this.linkDown(node);
+    this.tick(this.nowMs + 5000);
+    this.tick(this.nowMs + 10_000);
   }
 
   /** Everybody but these nodes has just been heard of. */
@@ -122,6 +142,9 @@ export function texts(decisions: readonly Decision<string>[]): string[] {
         return `refuse ${decision.caller} ${decision.error.code}`;
       case "died":
         return `died ${decision.node}`;
+      case "busy":
+      case "turns":
+        return `${decision.kind} ${decision.node} ${decision.busyMs}`;
       case "fail":
         return `fail ${decision.error.code}`;
       default:

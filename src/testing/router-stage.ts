@@ -31,7 +31,7 @@ import type { CatalogueClient } from "../worker/catalogue-client.ts";
 import { Embedding } from "../worker/embedding.ts";
 import { FunctionClient } from "../worker/function-client.ts";
 import { ParameterControl } from "../worker/parameter-control.ts";
-import type { RowPlanner } from "../worker/router/row-plan.ts";
+import { RowPlanner } from "../worker/router/row-plan.ts";
 import { Router } from "../worker/router.ts";
 import { Tensor } from "../worker/tensor.ts";
 import { PushNumbers } from "../worker/worker-clock.ts";
@@ -139,14 +139,19 @@ export class RouterStage {
 
   /** A tensor that was found on every server. */
   tensor(name: string, parameter: number, shape: readonly number[], arena: Arena): Tensor {
-    const spec = tensorSpec(name, { shape });
+    const spec = tensorSpec(name, { shape, optimizer: "sum" });
     const control = this.#control(spec, parameter);
-    return new Tensor(spec, { functions: this.functions, control, shape: new TensorShape(shape), arena });
+    return new Tensor(spec, {
+      functions: this.functions,
+      control,
+      shape: new TensorShape(shape),
+      rowPlanner: RowPlanner.among(arena, [0], 1),
+    });
   }
 
   /** A table that was found on every server. */
   table(name: string, parameter: number, planner: RowPlanner): Embedding {
-    const spec = embeddingSpec(name, { dim: ROW_FLOATS });
+    const spec = embeddingSpec(name, { dim: ROW_FLOATS, optimizer: "sum" });
     return new Embedding(spec, { functions: this.functions, control: this.#control(spec, parameter), planner, caches: new Set() });
   }
 
@@ -201,14 +206,16 @@ export class RouterStage {
 
   /** The next call to this server fails: its link is lost. */
   async lose(rank: number): Promise<void> {
-    this.#queues[rank]?.shift()?.failed(new WeighbridgeError("LINK_LOST", `server ${rank} could not be reached for too long`));
+    const message = `server ${rank} could not be reached for too long`;
+    this.#queues[rank]?.shift()?.failed(new WeighbridgeError("LINK_LOST", message, { outcome: "unknown" }));
     await this.clock.advance(0);
   }
 
   /** The next call to this server happens, and its answer is lost: the part that it is about has left. */
   async loseAnswer(rank: number): Promise<void> {
     const call = this.#queues[rank]?.shift();
-    if (call !== undefined) this.#serve(rank, call, (of) => of.failed(new WeighbridgeError("ANSWER_LOST", "it was applied")));
+    if (call !== undefined)
+      this.#serve(rank, call, (of) => of.failed(new WeighbridgeError("ANSWER_LOST", "it was applied", { outcome: "applied" })));
     await this.clock.advance(0);
   }
 

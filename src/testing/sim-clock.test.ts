@@ -115,7 +115,7 @@ test("runUntil drives code that awaits timers, and hands on its outcome", async 
     return clock.nowMs();
   };
   assert.equal(await clock.runUntil(work()), 1000);
-  await assert.rejects(clock.runUntil(waitFor(new Promise(() => {}), "nothing", clock, { deadlineMs: 50 })), (error) =>
+  await assert.rejects(clock.runUntil(waitFor(new Promise(() => {}), "nothing", clock, { timeoutMs: 50 })), (error) =>
     isWeighbridgeError(error, "DEADLINE"),
   );
   assert.equal(clock.nowMs(), 1050);

@@ -15,7 +15,7 @@
 import { AssertionError, assert } from "../base/assert.ts";
 import type { CancelTimer, Clock } from "../base/clock.ts";
 import { Deferred } from "../base/deferred.ts";
-import { checkOptions } from "../base/known-options.ts";
+import { type Complete, checkOptions } from "../base/known-options.ts";
 import { RingQueue } from "../base/ring-queue.ts";
 
 const MICROTASK_ROUNDS = 32;
@@ -36,24 +36,27 @@ export type Settling = {
   readonly settleNow: () => void;
 };
 
+/** How a simulated clock is made. */
 export type SimClockOptions = {
   /** Resolves once all promises that can settle by themselves have settled (SimClock.T3). */
-  readonly settle?: (() => Promise<void>) | Settling;
+  readonly settle?: (() => Promise<void>) | Settling | undefined;
 };
 
+/** How far the clock runs. */
 export type RunOptions = {
   /** Stops before the first event later than this, and leaves the clock there. By default no event stops the run. */
-  readonly untilMs?: number;
+  readonly untilMs?: number | undefined;
   /** More events than this are taken for a livelock. */
-  readonly maxEvents?: number;
+  readonly maxEvents?: number | undefined;
 };
 
-type DriveOptions = Required<RunOptions> & { readonly idleSettles: number; readonly done: () => boolean };
+type DriveOptions = Complete<RunOptions> & { readonly idleSettles: number; readonly done: () => boolean };
 /** A run, and how far it is. */
 type Drive = DriveOptions & { eventCount: number; idle: number };
 
 const RUN_OPTIONS: readonly (keyof RunOptions)[] = ["untilMs", "maxEvents"];
 
+/** Time that passes only when a test lets it. */
 export class SimClock implements Clock {
   readonly #settle: (() => Promise<void>) | Settling;
   readonly #soon = new RingQueue<() => void>();
@@ -69,10 +72,12 @@ export class SimClock implements Clock {
     this.#settle = settle;
   }
 
+  /** The simulated time, in milliseconds. */
   nowMs(): number {
     return this.#nowMs;
   }
 
+  /** Calls `fire` once, this many simulated milliseconds from now. Returns what cancels it. */
   after(delayMs: number, fire: () => void): CancelTimer {
     assert(!Number.isNaN(delayMs), "a delay is a number");
     if (delayMs === Infinity) return () => {};
@@ -81,10 +86,12 @@ export class SimClock implements Clock {
     return () => this.#cancel(event);
   }
 
+  /** Calls this as the next event, at the present time. */
   soon(run: () => void): void {
     this.#soon.push(run);
   }
 
+  /** Calls this once everything that has arrived is handled. */
   afterInput(run: () => void): void {
     this.after(0, run);
   }
@@ -106,6 +113,7 @@ export class SimClock implements Clock {
     await this.run({ untilMs: this.#nowMs + ms });
   }
 
+  /** Runs events until none is left, or as the options say. */
   async run(options: RunOptions = {}): Promise<void> {
     checkOptions(options, RUN_OPTIONS, "the options of a run");
     const { untilMs = Infinity, maxEvents = EVENTS_MAX_DEFAULT } = options;

@@ -9,33 +9,45 @@ import { Random } from "../base/random.ts";
 import type { Postoffice } from "../faces/kv/postoffice.ts";
 import type { FaultOptions } from "../peer/faults.ts";
 import { idOf, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
+import { Collective } from "../worker/collective.ts";
 import { WorkerNode } from "../worker/worker-node.ts";
 import { WorkerServices } from "../worker/worker-services.ts";
 import { SimClock, type SimClockOptions } from "./sim-clock.ts";
 import { SimNetwork, type SimNetworkOptions } from "./sim-network.ts";
 import { type OfficeOptions, startOffice } from "./start-office.ts";
 
+/** What a simulated cluster consists of, and what goes wrong in it. */
 export type SimClusterOptions = {
+  /** One seed, one run. */
   readonly seed: number;
+  /** How many servers it has. */
   readonly serverCount: number;
+  /** How many workers it has. */
   readonly workerCount: number;
-  /** By how many processes each server rank is held: 2 adds a standby for each (docs/decisions/0060). Defaults to 1. */
-  readonly replicas?: number;
+  /** By how many processes each server rank is held: 2 adds a standby for each. Defaults to 1. */
+  readonly replicas?: number | undefined;
   /** How parts are dealt out to the servers. Left out, the seed decides: odd ones have a ring, even ones ranges. */
-  readonly placement?: "ring" | "range";
+  readonly placement?: "ring" | "range" | undefined;
   /** Frames lost, doubled and swapped on every channel; its seed is the cluster's. */
-  readonly faults?: Omit<FaultOptions, "seed">;
-  readonly network?: Omit<SimNetworkOptions, "clock" | "seed">;
-  readonly heartbeatIntervalMs?: number;
-  readonly heartbeatTimeoutMs?: number;
-  readonly startTimeoutMs?: number;
-  readonly resendTimeoutMs?: number;
-  readonly linkTimeoutMs?: number;
+  readonly faults?: Omit<FaultOptions, "seed"> | undefined;
+  /** How its network behaves. */
+  readonly network?: Omit<SimNetworkOptions, "clock" | "seed"> | undefined;
+  /** As of the configuration. */
+  readonly heartbeatIntervalMs?: number | undefined;
+  /** As of the configuration. */
+  readonly heartbeatTimeoutMs?: number | undefined;
+  /** As of the configuration. */
+  readonly startTimeoutMs?: number | undefined;
+  /** As of the configuration. */
+  readonly resendTimeoutMs?: number | undefined;
+  /** As of the configuration. */
+  readonly linkTimeoutMs?: number | undefined;
+  /** @internal */
   readonly log?: Log;
-  /** What a node is started with beside all that, each time it is started. */
+  /** @internal What a node is started with beside all that, each time it is started. */
   readonly optionsOf?: (node: number) => Partial<OfficeOptions>;
   /** See SimClock: how to wait for promises between events. */
-  readonly settle?: SimClockOptions["settle"];
+  readonly settle?: SimClockOptions["settle"] | undefined;
 };
 
 const CLUSTER_OPTIONS: readonly (keyof SimClusterOptions)[] = [
@@ -47,9 +59,13 @@ const SCHEDULER_ADDRESS = "sim://scheduler:1";
 /** A run that takes longer than this in simulated time hangs. */
 const RUN_MS_MAX = 600_000;
 
+/** A whole job in simulated time: a scheduler, servers and workers on a simulated network. */
 export class SimCluster {
+  /** Its time. */
   readonly clock: SimClock;
+  /** Its network. */
   readonly network: SimNetwork;
+  /** What its delays are drawn from. */
   readonly random: Random;
   readonly #options: SimClusterOptions;
   readonly #offices = new Map<number, Postoffice>();
@@ -99,14 +115,17 @@ export class SimCluster {
     return this.#offices.get(node);
   }
 
+  /** The server of this rank. */
   server(rank: number): Postoffice {
     return this.office(idOf("server", rank));
   }
 
+  /** The worker of this rank. */
   worker(rank: number): Postoffice {
     return this.office(idOf("worker", rank));
   }
 
+  /** The scheduler. */
   get scheduler(): Postoffice {
     return this.office(SCHEDULER_ID);
   }
@@ -159,7 +178,7 @@ export class SimCluster {
     return office;
   }
 
-  /** A guest on a host of this name, started. The promise is the caller's to run. */
+  /** @internal A guest on a host of this name, started. The promise is the caller's to run. */
   async startGuest(host: string): Promise<WorkerNode> {
     const { startTimeoutMs, linkTimeoutMs, log } = this.#options;
     const guest = new WorkerNode({
@@ -172,7 +191,7 @@ export class SimCluster {
       clock: this.clock,
       startTimeoutMs: startTimeoutMs ?? 30_000,
       linkTimeoutMs,
-      sessions: (ground) => new WorkerServices(ground),
+      sessions: (ground) => new WorkerServices(ground, { openCollective: Collective.open }),
       ...(log === undefined ? {} : { log }),
     });
     await guest.start();

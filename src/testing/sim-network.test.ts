@@ -51,7 +51,7 @@ async function connected(options: Omit<SimNetworkOptions, "clock">): Promise<Set
     farLink = accepted;
     return far;
   });
-  const link = await clock.runUntil(network.host("worker").connect("sim://server:1", () => near, { deadlineMs: DEADLINE_MS }));
+  const link = await clock.runUntil(network.host("worker").connect("sim://server:1", () => near, { timeoutMs: DEADLINE_MS }));
   return { clock, network, near, far, link, farLink: farLink as Link };
 }
 
@@ -132,10 +132,10 @@ test("a partition may break the links as well, each side at its own time", async
 test("an isolated host is cut off from hosts that come later, too", async () => {
   const { clock, network } = await connected({ seed: 8 });
   network.isolate("server");
-  const late = network.host("late").connect("sim://server:1", () => new Sink(clock), { deadlineMs: 500 });
+  const late = network.host("late").connect("sim://server:1", () => new Sink(clock), { timeoutMs: 500 });
   await assert.rejects(clock.runUntil(late), throwsCode("NO_ROUTE", /no answer within 500 ms/));
   network.heal("server");
-  const link = await clock.runUntil(network.host("late").connect("sim://server:1", () => new Sink(clock), { deadlineMs: 500 }));
+  const link = await clock.runUntil(network.host("late").connect("sim://server:1", () => new Sink(clock), { timeoutMs: 500 }));
   assert.equal(link.remote, "sim://server:1");
 });
 
@@ -143,7 +143,7 @@ test("connecting waits for a partition to heal, up to its deadline", async () =>
   const { clock, network } = await connected({ seed: 9 });
   network.partition("late", "server");
   clock.after(400, () => network.heal("late", "server"));
-  await clock.runUntil(network.host("late").connect("sim://server:1", () => new Sink(clock), { deadlineMs: 500 }));
+  await clock.runUntil(network.host("late").connect("sim://server:1", () => new Sink(clock), { timeoutMs: 500 }));
   assert.ok(clock.nowMs() >= 400);
 });
 
@@ -179,19 +179,19 @@ test("a crash closes the links of the others abruptly, and a new host of that na
   assert.equal(near.closedCount, 1);
   assert.equal(far.closedCount, 1, "the dead node's own end is told as well");
   link.write([counting(1)], () => {});
-  const refused = network.host("worker").connect("sim://server:1", () => near, { deadlineMs: DEADLINE_MS });
+  const refused = network.host("worker").connect("sim://server:1", () => near, { timeoutMs: DEADLINE_MS });
   await assert.rejects(clock.runUntil(refused), /refused/);
 
   const reborn = network.host("server");
   assert.notEqual(reborn, old);
-  const zombie = old.connect("sim://server:1", () => far, { deadlineMs: DEADLINE_MS });
+  const zombie = old.connect("sim://server:1", () => far, { timeoutMs: DEADLINE_MS });
   await assert.rejects(clock.runUntil(zombie), /server crashed/);
   await assert.rejects(
     old.listen("sim://server:2", () => far),
     throwsCode("CLOSED"),
   );
   await reborn.listen("sim://server:1", () => new Sink(clock));
-  await clock.runUntil(network.host("worker").connect("sim://server:1", () => new Sink(clock), { deadlineMs: DEADLINE_MS }));
+  await clock.runUntil(network.host("worker").connect("sim://server:1", () => new Sink(clock), { timeoutMs: DEADLINE_MS }));
 });
 
 test("a silent crash tells nobody: links stall and connecting runs into its deadline", async () => {
@@ -204,7 +204,7 @@ test("a silent crash tells nobody: links stall and connecting runs into its dead
   assert.equal(far.closedCount, 1);
   assert.equal(far.bytes.length, 0);
   assert.equal(flushedCount, 2);
-  const late = network.host("late").connect("sim://server:1", () => new Sink(clock), { deadlineMs: 500 });
+  const late = network.host("late").connect("sim://server:1", () => new Sink(clock), { timeoutMs: 500 });
   await assert.rejects(clock.runUntil(late), /no answer within 500 ms/);
   link.destroy();
   await clock.run();
@@ -228,7 +228,7 @@ test("connecting outlasts a restart within its deadline", async () => {
   const { clock, network } = await connected({ seed: 13 });
   network.crash("server", { silent: true });
   clock.after(700, () => void network.host("server").listen("sim://server:1", () => new Sink(clock)));
-  await clock.runUntil(network.host("worker").connect("sim://server:1", () => new Sink(clock), { deadlineMs: DEADLINE_MS }));
+  await clock.runUntil(network.host("worker").connect("sim://server:1", () => new Sink(clock), { timeoutMs: DEADLINE_MS }));
   assert.ok(clock.nowMs() >= 700);
 });
 
@@ -236,7 +236,7 @@ test("breakLinks ends the links of one host and leaves the others alone", async 
   const { clock, network, near, far } = await connected({ seed: 14 });
   const other = new Sink(clock);
   await network.host("third").listen("sim://third:1", () => new Sink(clock));
-  await clock.runUntil(network.host("fourth").connect("sim://third:1", () => other, { deadlineMs: DEADLINE_MS }));
+  await clock.runUntil(network.host("fourth").connect("sim://third:1", () => other, { timeoutMs: DEADLINE_MS }));
   network.breakLinks("worker");
   await clock.run();
   assert.deepEqual([near.closedCount, far.closedCount, other.closedCount], [1, 1, 0]);

@@ -14,30 +14,36 @@ import { SimLink, type SimWire } from "./sim-link.ts";
 
 type Accept = (link: Link) => LinkReader;
 
+/** How a simulated network behaves. */
 export type SimNetworkOptions = {
+  /** What its delays go by. */
   readonly clock: Clock;
+  /** One seed, one run. */
   readonly seed: number;
-  /** Every segment takes between these two, drawn anew; order within a link is kept. */
-  readonly latencyMsMin?: number;
-  readonly latencyMsMax?: number;
+  /** Every segment takes between these two, drawn for each; order within a link is kept. */
+  readonly latencyMsMin?: number | undefined;
+  /** The most that a segment takes. */
+  readonly latencyMsMax?: number | undefined;
   /** Bandwidth of a link, each way; unlimited when left out. */
-  readonly bytesPerMs?: number;
+  readonly bytesPerMs?: number | undefined;
   /** How many bytes a link takes from a writer ahead of the reader. */
-  readonly windowBytes?: number;
+  readonly windowBytes?: number | undefined;
   /** How likely a write breaks its link, after a random part of its bytes. */
-  readonly breakChance?: number;
+  readonly breakChance?: number | undefined;
 };
 
+/** How two sides are cut off from each other. */
 export type PartitionOptions = {
   /** The links between the two sides break as well, instead of waiting for the healing. */
-  readonly breakLinks?: boolean;
+  readonly breakLinks?: boolean | undefined;
   /** Only what the first sends to the second is held up. */
-  readonly isOneWay?: boolean;
+  readonly isOneWay?: boolean | undefined;
 };
 
+/** How a host crashes. */
 export type CrashOptions = {
   /** A switched-off machine, not a killed process: links of others stay open and stall, and connecting times out. */
-  readonly silent?: boolean;
+  readonly silent?: boolean | undefined;
 };
 
 /** How soon a host tries again to connect to a silent host. */
@@ -55,6 +61,7 @@ const NETWORK_OPTIONS: readonly (keyof SimNetworkOptions)[] = [
   "breakChance",
 ];
 
+/** A network whose delays, losses and partitions a test decides. */
 export class SimNetwork {
   readonly #wire: NetworkWire;
   readonly #hosts = new Map<string, SimHost>();
@@ -64,7 +71,9 @@ export class SimNetwork {
     this.#wire = new NetworkWire(options);
   }
 
-  /** The transport of this host: the same one until it crashes, then a new one, with nothing left of the old. */
+  /**
+   * @internal The transport of this host: the same one until it crashes, then a new one, with nothing left of the old.
+   */
   host(name: string): Transport {
     const known = this.#hosts.get(name);
     if (known?.alive) return known;
@@ -231,7 +240,7 @@ class SimHost implements Transport {
     return { address: `sim://${host}:${port}`, close };
   }
 
-  async connect(address: Address, open: Accept, { deadlineMs }: ConnectOptions): Promise<Link> {
+  async connect(address: Address, open: Accept, { timeoutMs }: ConnectOptions): Promise<Link> {
     const target = parseSimAddress(address);
     if (target.port === 0) throw badAddress(address, "port 0 can be listened on, but not connected to");
     const wire = this.#wire;
@@ -240,15 +249,15 @@ class SimHost implements Transport {
     const fail = (reason: string, cause?: Error): void => {
       waiting = false;
       cancelDeadline();
-      reject(new WeighbridgeError("NO_ROUTE", `nobody answers at ${address}: ${reason}`, { retryable: true, cause }));
+      reject(new WeighbridgeError("NO_ROUTE", `nothing answers at ${address}: ${reason}`, { retryable: true, cause }));
     };
-    const cancelDeadline = wire.clock.after(deadlineMs, () => fail(`no answer within ${deadlineMs} ms`));
+    const cancelDeadline = wire.clock.after(timeoutMs, () => fail(`no answer within ${timeoutMs} ms`));
     const answer = (arrive: () => void): void => wire.carry(target.host, this.name, wire.latencyMs(), arrive);
     const arrive = (): void => {
       const accept = this.#hosts.get(target.host)?.accepts.get(target.port);
       if (!this.alive) fail(`${this.name} crashed`);
       else if (wire.isSilent(target.host)) knock(KNOCK_AGAIN_MS);
-      else if (accept === undefined) answer(() => fail("the connection was refused, nothing listens there", refused()));
+      else if (accept === undefined) answer(() => fail("the connection was refused", refused()));
       else meet(accept);
     };
     const meet = (accept: Accept): void => {

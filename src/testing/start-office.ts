@@ -7,6 +7,7 @@ import { type OfficeNode, Postoffice } from "../faces/kv/postoffice.ts";
 import { SchedulerNode, type SchedulerNodeOptions } from "../scheduler/scheduler-node.ts";
 import { ServerNode, type ServerNodeOptions } from "../server/server-node.ts";
 import type { Role } from "../wire/node-id.ts";
+import { Collective } from "../worker/collective.ts";
 import type { WorkerMesh } from "../worker/worker-mesh.ts";
 import { WorkerNode, type WorkerNodeOptions } from "../worker/worker-node.ts";
 import { WorkerServices } from "../worker/worker-services.ts";
@@ -24,7 +25,11 @@ function nodeOf(options: OfficeOptions): OfficeNode {
   switch (options.role) {
     case "worker":
     case "guest":
-      return new WorkerNode({ sessions: (ground) => new WorkerServices(ground), ...options, isGuest: options.role === "guest" });
+      return new WorkerNode({
+        sessions: (ground) => new WorkerServices(ground, { openCollective: Collective.open }),
+        ...options,
+        isGuest: options.role === "guest",
+      });
     case "server":
     case "standby":
       return new ServerNode({ ...options, isStandby: options.role === "standby" });

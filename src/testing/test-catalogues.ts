@@ -1,7 +1,7 @@
 // test-catalogues — catalogues without a scheduler, for unit tests: one has the entries that a test adds, the other
 // numbers parameters 1, 2, 3 … as they are named, and accepts every spec.
 
-import type { CatalogueSource } from "../cluster/node-memory.ts";
+import type { CatalogueSource } from "../cluster/catalogue-calls.ts";
 import type { CatalogueEntry, ParameterNumber } from "../wire/catalogue.ts";
 
 export class FixedCatalogue implements CatalogueSource {

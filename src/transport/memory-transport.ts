@@ -74,7 +74,7 @@ export class MemoryTransport implements Transport {
     this.#clock.soon(() => {
       const accept = this.#hub.acceptAt(address);
       if (accept === undefined) {
-        const message = `nobody answers at ${address}: nothing listens there in this process`;
+        const message = `nothing answers at ${address}: there is no listener in this process`;
         reject(new WeighbridgeError("NO_ROUTE", message, { retryable: true }));
         return;
       }

@@ -25,9 +25,37 @@ export type LinkReader = {
   closed(cause: Error | undefined): void;
 };
 
+/** Memory that one end of a link made for both (docs/decisions/0098). */
+export type MemoryOffer = { readonly path: string; readonly byteCount: number; readonly nonce: string };
+
+/**
+ * How a link goes on in memory that both ends share, if both are on one host. Who accepted the link offers; who dialed
+ * answers, and both switch between two frames. Bytes that were written before arrive before.
+ *
+ *   accepted: offer ── hello leaves ── hold ── answer comes ── settle          dialed: take ── answer leaves ── begin
+ */
+export type MemoryUpgrade = {
+  /** Which host this is: ends that name the same may try. */
+  readonly host: string;
+  /** Whether what is written goes through memory. */
+  readonly isShared: boolean;
+  /** Makes memory; undefined if the system has none. */
+  offer(): MemoryOffer | undefined;
+  /** What is written from now on waits until `settle`. */
+  hold(): void;
+  /** The dialer has the memory and goes on there, as this proves; undefined: the link stays. Throws BAD_FRAME. */
+  settle(proof: string | undefined): void;
+  /** Maps memory that was offered, and returns the proof; undefined if that fails: the link stays as it is. */
+  take(offer: MemoryOffer): string | undefined;
+  /** From now on everything is written to and read from memory. */
+  begin(): void;
+};
+
 export type Link = {
   /** The other end, for log lines. */
   readonly remote: string;
+  /** Left out where the ends share no memory. */
+  readonly upgrade?: MemoryUpgrade | undefined;
   /** Sends the chunks in order as one write. On a closed link it drops them, and still calls `flushed` (Link.L3). */
   write(chunks: readonly Uint8Array[], flushed: () => void): void;
   /** Stops asking for input until `resume`; input already under way may still arrive. */
@@ -47,7 +75,7 @@ export type Listener = {
   close(): Promise<void>;
 };
 
-export type ConnectOptions = { readonly deadlineMs: number };
+export type ConnectOptions = { readonly timeoutMs: number };
 
 export type Transport = {
   /**
@@ -56,7 +84,7 @@ export type Transport = {
    */
   listen(address: Address, accept: (link: Link) => LinkReader): Promise<Listener>;
   /**
-   * Throws NO_ROUTE when nobody answers there; its cause has the code ECONNREFUSED if the machine says that nothing
+   * Throws NO_ROUTE when nothing answers there; its cause has the code ECONNREFUSED if the machine says that nothing
    * listens. `open` runs before any byte is read.
    */
   connect(address: Address, open: (link: Link) => LinkReader, options: ConnectOptions): Promise<Link>;

@@ -60,13 +60,6 @@ export const catalogueListRequestShape: Check<CatalogueListRequest> = object({ a
 export type CataloguePage = { readonly entries: readonly CatalogueEntry[]; readonly isLast: boolean };
 export const cataloguePageShape: Check<CataloguePage> = object({ entries: list(entryShape), isLast: flag });
 
-/** What a node that resumes claims about the catalogue; the entries follow in pages, one at least. */
-export type CatalogueClaim = {
-  /** The highest number that it knows. */
-  readonly highest: number;
-};
-export const catalogueClaimShape: Check<CatalogueClaim> = object({ highest: count });
-
 /** How many characters an entry may take in a message. */
 export function entryLength({ name, spec = "" }: CatalogueEntry): number {
   return ENTRY_LENGTH + name.length + spec.length;
@@ -74,15 +67,23 @@ export function entryLength({ name, spec = "" }: CatalogueEntry): number {
 
 /** Cuts entries into pages that fit a message; one page at least. */
 export function cataloguePages(entries: Iterable<CatalogueEntry>): CataloguePage[] {
-  const pages: CatalogueEntry[][] = [[]];
-  let length = 0;
-  for (const entry of entries) {
-    length += entryLength(entry);
-    if (length > PAGE_LENGTH_MAX && pages.at(-1)?.length !== 0) {
-      pages.push([]);
-      length = entryLength(entry);
-    }
-    pages.at(-1)?.push(entry);
-  }
+  const pages = pagesOf(entries, entryLength);
+  if (pages.length === 0) pages.push([]);
   return pages.map((page, i) => ({ entries: page, isLast: i === pages.length - 1 }));
+}
+
+/** Cuts what goes into messages into pages that fit one, unless a single item does not. */
+export function pagesOf<T>(items: Iterable<T>, lengthOf: (item: T) => number): T[][] {
+  const pages: T[][] = [];
+  let room = 0;
+  for (const item of items) {
+    const length = lengthOf(item);
+    if (length > room) {
+      pages.push([]);
+      room = PAGE_LENGTH_MAX;
+    }
+    pages.at(-1)?.push(item);
+    room -= length;
+  }
+  return pages;
 }

@@ -28,10 +28,11 @@ export const abortRequestShape: Check<AbortRequest> = object({ code: text, messa
 /**
  * LEAVE: the sender is done; `failure` says why a node that has its rank cannot begin after all. `returns`: another
  * process goes on with the state of this server, which has stopped in order to be started again. `unlessNeeded`: the
- * sender stays if it alone has the state of its rank.
+ * sender stays if it alone has the state of its rank. `unclosed`: the process of this worker ends with this exit code,
+ * and it had not closed its session; with `returns` another process is started with its rank.
  */
-export type LeaveRequest = Optional<{ failure: AbortRequest; returns: boolean; unlessNeeded: boolean }>;
-const leaveFlags = { returns: optional(flag), unlessNeeded: optional(flag) };
+export type LeaveRequest = Optional<{ failure: AbortRequest; returns: boolean; unlessNeeded: boolean; unclosed: number }>;
+const leaveFlags = { returns: optional(flag), unlessNeeded: optional(flag), unclosed: optional(count) };
 export const leaveRequestShape: Check<LeaveRequest> = object({ failure: optional(abortRequestShape), ...leaveFlags });
 
 /** `isNeeded`: the sender stays, as the head of its rank. */
@@ -45,8 +46,15 @@ export type StatusEntry = RosterEntry & {
   readonly linked: boolean;
   /** Of a standby that took over, or was handed over to: how long ago. */
   readonly promotedAgoMs?: number | undefined;
+  /** How long a server has held its answers back, as its last heartbeat said (HeartbeatRequest). */
+  readonly heldMs?: number | undefined;
+  /** The nodes with which it shares memory, as its last heartbeat said. */
+  readonly sharing?: readonly number[] | undefined;
+  /** For how long its loop has been busy, if that is longer than the heartbeat timeout. */
+  readonly loopBusyMs?: number | undefined;
 };
-const heartbeatShape = object({ heartbeatAgeMs: optional(count), linked: flag, promotedAgoMs: optional(count) });
+const ages = { heartbeatAgeMs: optional(count), promotedAgoMs: optional(count), loopBusyMs: optional(count), heldMs: optional(count) };
+const heartbeatShape = object({ ...ages, linked: flag, sharing: optional(list(count)) });
 const statusEntryShape: Check<StatusEntry> = (value, path) => ({ ...rosterEntryShape(value, path), ...heartbeatShape(value, path) });
 
 /** A node that registered and has no rank yet: while the cluster forms, or because every rank is held. */
@@ -97,6 +105,10 @@ export type StatusReply = {
   readonly waiting: readonly WaitingEntry[];
   /** Nodes that are done and stand at the last barrier, by id. */
   readonly leaving?: readonly number[] | undefined;
+  /** So many nodes are silent for so long that the scheduler suspects itself, and takes none for dead now. */
+  readonly silence?: { readonly of: "all" | "most"; readonly forMs: number } | undefined;
+  /** Whether the job continues when no worker is left; left out: no. */
+  readonly serves?: boolean | undefined;
   /** Left out: none is there. */
   readonly guests?: readonly GuestStatus[] | undefined;
 };
@@ -114,6 +126,8 @@ export const statusReplyShape: Check<StatusReply> = object({
   nodes: list(statusEntryShape),
   waiting: list(waitingEntryShape),
   leaving: optional(list(count)),
+  silence: optional(object({ of: oneOf("all", "most"), forMs: count })),
+  serves: optional(flag),
   guests: optional(list(guestStatusShape)),
 });
 
@@ -141,15 +155,30 @@ export const prepareReplyShape: Check<PrepareReply> = object({ leaving: optional
 /**
  * HEARTBEAT. `holdsSums`: a server has values of the kv face or data of pushData (RosterEntry.sumsIncarnation).
  * `standbyLost`: the incarnation of a standby that does not take the log of its head, which sends this;
- * `standbyFilled`: of one that came later, and has everything now.
+ * `standbyFilled`: of one that came later, and has everything now. `heldMs`: how long a server has held its answers
+ * back, because neither a standby nor a disk takes its log; left out: it does not, or not for long. `silent`: nodes of
+ * which the sender has heard nothing for a while, although calls wait there. `sharing`: the nodes with which it has a
+ * link over shared memory. `loopBusyMs`, of a pulse alone: for how long the loop of its node has not turned.
  */
 export type HeartbeatRequest = {
   readonly holdsSums?: boolean | undefined;
   readonly standbyLost?: number | undefined;
   readonly standbyFilled?: number | undefined;
+  readonly heldMs?: number | undefined;
+  readonly silent?: readonly number[] | undefined;
+  readonly sharing?: readonly number[] | undefined;
+  readonly loopBusyMs?: number | undefined;
 };
-const standbyNews = { standbyLost: optional(count), standbyFilled: optional(count) };
-export const heartbeatRequestShape: Check<HeartbeatRequest> = object({ holdsSums: optional(flag), ...standbyNews });
+const standbyNews = { standbyLost: optional(count), standbyFilled: optional(count), heldMs: optional(count) };
+const silences = { silent: optional(list(count)), sharing: optional(list(count)), loopBusyMs: optional(count) };
+export const heartbeatRequestShape: Check<HeartbeatRequest> = object({ holdsSums: optional(flag), ...standbyNews, ...silences });
+
+/**
+ * `busy`: those of the silent nodes whose process runs while their loop is busy. `wasDead`: the sender was declared
+ * dead since it was heard last, and is alive again.
+ */
+export type HeartbeatReply = { readonly busy?: readonly number[] | undefined; readonly wasDead?: boolean | undefined };
+export const heartbeatReplyShape: Check<HeartbeatReply> = object({ busy: optional(list(count)), wasDead: optional(flag) });
 
 /** A body without fields: STATUS, PLACEMENT, and replies that only acknowledge. */
 export type Empty = Readonly<Record<never, never>>;

@@ -2,7 +2,7 @@
 // that lacks a function got only the hash of its name: its failure lists the functions that it has, and the caller,
 // which knows the name, finds the nearest of them.
 
-import { type ErrorCode, isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { type ErrorCode, isWeighbridgeError, reasonOf, type UpdateOutcome, WeighbridgeError } from "../base/errors.ts";
 import { didYouMean } from "../base/nearest-name.ts";
 import { type Check, decodeJson, flag, object, text } from "./json-body.ts";
 import { type PlacementView, placementShape } from "./roster.ts";
@@ -11,7 +11,7 @@ export type Failure = {
   readonly code: string;
   readonly message: string;
   readonly retryable: boolean;
-  /** By code: of WRONG_EPOCH the placement. */
+  /** By code: of WRONG_EPOCH the placement, of NODE_DEAD whether the caller is the dead one. */
   readonly detail?: unknown;
 };
 
@@ -27,7 +27,7 @@ export function decodeFailure(body: Uint8Array): Failure {
 
 /** Anything that was thrown, as it is sent. What is not a WeighbridgeError came out of a user's handler. */
 export function toFailure(thrown: unknown): Failure {
-  if (thrown instanceof WeighbridgeError) {
+  if (isWeighbridgeError(thrown)) {
     const { code, message, retryable, detail } = thrown;
     return { code, message: cut(message), retryable, ...(detail === undefined ? {} : { detail }) };
   }
@@ -54,15 +54,33 @@ function cut(message: string): string {
   return `${message.slice(0, MESSAGE_CHARS_MAX)} … (cut: the message has ${message.length} characters)`;
 }
 
-/** A failure as it is thrown at the caller; `from` names the node that sent it. */
-export function fromFailure(failure: Failure, from: string): WeighbridgeError {
+/**
+ * A failure as it is thrown at the caller; `from` names the node that sent it, `outcome` says what became of an update.
+ */
+export function fromFailure(failure: Failure, from: string, outcome?: UpdateOutcome): WeighbridgeError {
   const { code, message, retryable, detail } = failure;
-  return new WeighbridgeError(code as ErrorCode, `${from}: ${message}`, { retryable, detail });
+  return new WeighbridgeError(code as ErrorCode, `${from}: ${message}`, { retryable, detail, outcome });
+}
+
+/** What became of an update that its node answered with this failure (spec/protocol.md, E3). */
+export function outcomeOfFailure({ code }: Failure): UpdateOutcome {
+  if (code === "ANSWER_LOST") return "applied";
+  return code === "HANDLER_FAILED" ? "unknown" : "not-applied"; // a user's code may have done something before it threw
 }
 
 /** The placement that a WRONG_EPOCH carries; undefined for any other error. Throws BAD_REQUEST when it is none. */
 export function placementOfError({ code, detail }: WeighbridgeError): PlacementView | undefined {
   return code === "WRONG_EPOCH" && detail !== undefined ? placementShape(detail, "the placement of WRONG_EPOCH") : undefined;
+}
+
+/** For a worker that a server holds for dead. Its detail tells this from the NODE_DEAD of another node. */
+export function takenOutError(message: string): WeighbridgeError {
+  return new WeighbridgeError("NODE_DEAD", message, { retryable: true, detail: { takenOut: true } });
+}
+
+/** Whether a server refused something because it holds the caller for dead. */
+export function wasTakenOut(error: unknown): boolean {
+  return isWeighbridgeError(error, "NODE_DEAD") && (error.detail as { readonly takenOut?: unknown } | undefined)?.takenOut === true;
 }
 
 /** At the node that was called. */

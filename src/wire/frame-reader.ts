@@ -16,6 +16,7 @@
 //   FrameReader.R6. A view stays where the next bytes go until they are `received`: nothing moves between two reads.
 //   FrameReader.R7. A run is handed over as its frames, in order, in place, and whole: a reader that is held in between
 //       stops behind it. Whoever handles the first frame may rely on the others (LoggedRequests.I6).
+//       So are the frames of a bundle, of which none is handed over before all of it was checked.
 //   FrameReader.R8. Large frames that follow each other are not moved: a read ends where another frame as long as the
 //       last would not fit, and the next one begins at the front.
 //   FrameReader.R9. If a destination loses its memory while it is being filled, the reader reads the frame to its end
@@ -30,6 +31,7 @@ import {
   FrameHeader,
   HEADER_BYTES,
   HIGH_MASK,
+  ITEM_BYTES,
   Kind,
   MAGIC,
   MORE_SHIFT,
@@ -40,13 +42,14 @@ import {
   stepRun,
   TWO_32,
 } from "./frame.ts";
+import { FunctionId } from "./function-id.ts";
 import { strangeOpening } from "./hello.ts";
 
 /** While payloads go to destinations, a header is read with at most this much behind it. */
 const EARLY_BYTES = 32 * 1024;
 
 /** Payloads up to this size are copied to their destination rather than read there. */
-export const COPY_BYTES_MAX: number = 128 * 1024;
+const COPY_BYTES_MAX: number = 128 * 1024;
 
 /** From here on a frame is dear to move. */
 const LARGE_BYTES = 64 * 1024;
@@ -207,9 +210,11 @@ export class FrameReader {
       decodeHeader(this.#words, this.#start >> 2, header);
       const at = this.#start + HEADER_BYTES;
       const end = at + paddedBytes(header.payloadBytes) * (1 + header.more);
-      if (header.more > 0 && end - this.#start > this.#bytes.length) throw malformed(`a run of ${header.more + 1} frames before its hello`);
+      const isBundle = header.functionId === FunctionId.BUNDLE;
+      if ((header.more > 0 || isBundle) && end - this.#start > this.#bytes.length)
+        throw malformed(`${isBundle ? "a bundle" : `a run of ${header.more + 1} frames`} before its hello`);
       if (isBetweenReads && this.#fill < end) return; // FrameReader.R6
-      if (header.payloadBytes > 0 && !this.#inPlace && header.more === 0) {
+      if (header.payloadBytes > 0 && !this.#inPlace && header.more === 0 && !isBundle) {
         const destination = this.sink.destination(header);
         if (destination !== undefined && header.payloadBytes > this.#copyBytesMax) {
           if (!this.#land(destination, at, end)) return;
@@ -227,8 +232,9 @@ export class FrameReader {
       this.#bulk = false;
       this.#start = end; // before the call: the sink may throw or look at the reader
       const copyTo = this.#copyTo;
-      if (header.more === 0) this.counts.framesReceived++;
-      if (header.more > 0) this.#deliverRun(at);
+      if (header.more === 0 && !isBundle) this.counts.framesReceived++;
+      if (isBundle) this.#deliverBundle(at);
+      else if (header.more > 0) this.#deliverRun(at);
       else if (copyTo === undefined) this.sink.frame(header, this.#bytes, at);
       else this.#deliverCopy(copyTo, at);
     }
@@ -247,6 +253,41 @@ export class FrameReader {
       header.more--;
       stepRun(header);
     }
+  }
+
+  /** Hands over the frames of a bundle one by one, each where it belongs (FrameReader.R7). */
+  #deliverBundle(first: number): void {
+    const header = this.#header;
+    const bytes = this.#bytes;
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    checkBundle(header, view, first);
+    const { kind, payloadBytes: wholeBytes, arg1: more, request, stamp: firstStamp } = header;
+    const isRequest = kind === Kind.REQUEST;
+    header.functionId = FunctionId.FUNCTION;
+    let at = first;
+    let [payloadBytes, mark] = [header.arg2, header.arg3];
+    for (let i = 0; ; i++) {
+      header.payloadBytes = payloadBytes;
+      header.request = isRequest ? request + i : request + mark;
+      header.stamp = isRequest && mark !== 0 ? firstStamp + mark - 1 : 0;
+      if (!isRequest) header.arg0 = payloadBytes;
+      header.arg1 = 0;
+      header.arg2 = 0;
+      header.arg3 = isRequest ? payloadBytes : 0;
+      this.counts.framesReceived++;
+      const destination = payloadBytes === 0 ? undefined : this.sink.destination(header);
+      if (destination === undefined) this.sink.frame(header, bytes, at);
+      else this.#deliverCopy(destination, at);
+      if (i === more) break;
+      const item = at + paddedBytes(payloadBytes);
+      payloadBytes = view.getUint32(item, true);
+      header.priority = view.getInt32(item + 4, true);
+      header.command = view.getInt32(item + 8, true);
+      header.arg0 = view.getUint32(item + 12, true);
+      mark = view.getInt32(item + 16, true);
+      at = item + ITEM_BYTES;
+    }
+    header.payloadBytes = wholeBytes; // FrameReader.R8
   }
 
   #deliverCopy(destination: Uint8Array, at: number): void {
@@ -380,6 +421,28 @@ function addRequestHigh(header: FrameHeader, high: number): void {
   if (payloadBytes > RUN_PAYLOAD_BYTES_MAX) throw malformed(`a run of payloads of ${payloadBytes} bytes, over ${RUN_PAYLOAD_BYTES_MAX}`);
   // Frame.F1
   if (Math.max(request, stamp) + more > Number.MAX_SAFE_INTEGER) throw malformed("a run reaches beyond 2^53");
+}
+
+/** Throws BAD_FRAME for a bundle, with its payload from `at` on, that is none. */
+function checkBundle(header: FrameHeader, view: DataView, at: number): void {
+  const { kind, payloadBytes, more, arg1: itemCount, arg2: firstBytes, arg3: firstMark } = header;
+  if ((kind !== Kind.REQUEST && kind !== Kind.REPLY) || more > 0) throw malformed(`a bundle of frames of kind ${kind}, ${more} more`);
+  const end = at + payloadBytes;
+  checkMark(header, firstMark);
+  let next = at + paddedBytes(Math.min(firstBytes, payloadBytes + 1));
+  let i = 0;
+  for (; i < itemCount && next + ITEM_BYTES <= end; i++) {
+    checkMark(header, view.getInt32(next + 16, true));
+    next += ITEM_BYTES + paddedBytes(Math.min(view.getUint32(next, true), payloadBytes + 1));
+  }
+  if (i < itemCount || next !== end) throw malformed(`a bundle of ${payloadBytes} bytes that its ${itemCount + 1} frames do not fill`);
+}
+
+/** What one of its frames says of its stamp, or of its number. */
+function checkMark({ kind, request, stamp, arg1: itemCount }: FrameHeader, mark: number): void {
+  const isLegal = kind === Kind.REPLY ? request + mark > 0 : mark === 0 || (mark > 0 && stamp > 0);
+  if (!isLegal || Math.max(request + itemCount, request + mark, stamp + mark) > Number.MAX_SAFE_INTEGER)
+    throw malformed(`a bundle with the mark ${mark}`);
 }
 
 export function malformed(what: string): WeighbridgeError {

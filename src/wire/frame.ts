@@ -28,6 +28,18 @@
 // From one frame to the next, `request` rises by one, and so do `stamp` unless it is 0, and `arg3` of requests (the kv
 // functions have the request's timestamp there). Everything else is the same. `settled` is that of the first.
 //
+// A bundle: several requests of functions by name, or several answers to such requests, in one frame: what a node has
+// for another one in one turn of its loop, and what comes back for it (docs/decisions/0097). A bundle means exactly the
+// frames that it stands for: each keeps its number, its stamp and its own answer.
+//
+//   header    of the first, with function BUNDLE; payloadBytes: of all that follows
+//             stamp: of the first update in it, 0 without any
+//             arg1 how many items follow │ arg2 bytes of the first payload │ arg3 mark of the first
+//   payload   payload of the first │ item │ payload │ item │ payload …        each padded to 8
+//   item      u32 payloadBytes │ i32 priority │ i32 command │ u32 arg0, 0 in answers │ i32 mark │ u32 0
+//   mark      of a request: 0, or of an update 1 and its stamp less that of the header
+//             of an answer: the number of its request less that of the first
+//
 // The payload of a typed function:
 //   8 bytes for each field, in order   u32 i32 f32 f64 u64 bool: the value │ string, json, arrays: how many bytes, as
 //   u64 the bytes of strings, JSON texts and arrays in that order, each padded with zeros to 8 bytes
@@ -38,6 +50,10 @@
 //   Frame.F1. Numbers of requests and updates stay below 2^53, exact as JavaScript numbers. A run beyond is illegal.
 //   Frame.F2. Only requests and replies of at most RUN_PAYLOAD_BYTES_MAX come in runs: whole runs fit every read
 //       buffer.
+//   Frame.B1. All requests of a bundle have one epoch: they were cut by one placement, and a server that has another
+//       one applies none of them. Their numbers follow each other, and the stamps of its updates rise.
+//   Frame.B2. Only whole requests and whole answers, of at most BUNDLED_BYTES_MAX, come in bundles, and a bundle
+//       has at most BUNDLE_BYTES_MAX: what is larger goes on its own, and lands as it comes.
 //   FieldCodec.F3. Arrays are not copied: encoding refers to them, decoding returns views of the payload.
 //   FieldCodec.F4. Bytes that do not add up are refused before a handler sees any of them.
 //   FieldCodec.F5. The parameter decides what the bytes of keys and values mean, not the fields: u64 and f32 as they
@@ -46,6 +62,7 @@
 
 import { AssertionError } from "../base/assert.ts";
 import { badArgument, badRequest, showValue, type WeighbridgeError } from "../base/errors.ts";
+import { FunctionId } from "./function-id.ts";
 
 export const HEADER_BYTES = 64;
 export const FRAME_ALIGN = 8;
@@ -58,6 +75,14 @@ export const PAYLOAD_BYTES_MAX: number = 1024 * 1024;
 export const RUN_PAYLOAD_BYTES_MAX = 128;
 /** The most a header can say. */
 export const RUN_MORE_MAX: number = 2 ** 11 - 1;
+
+/** What stands in a bundle before every payload but the first. */
+export const ITEM_BYTES = 24;
+/** The longest payload in a bundle, and the longest bundle (Frame.B2). */
+const BUNDLED_BYTES_MAX: number = 256 * 1024;
+export const BUNDLE_BYTES_MAX: number = 512 * 1024;
+/** How far the numbers and the stamps of a bundle lie apart at most. */
+export const MARK_MAX: number = 2 ** 31 - 1;
 
 /** How many requests a node may have open on a channel, from the first unsettled one: the other side remembers them. */
 export const REQUESTS_OPEN_MAX: number = 1 << 20;
@@ -268,6 +293,42 @@ export function continuesRun(last: FrameHeader, header: FrameHeader): boolean {
     header.arg2 === last.arg2 &&
     header.arg3 === (last.kind === Kind.REQUEST ? (last.arg3 + 1) >>> 0 : last.arg3)
   );
+}
+
+/** Whether a frame is all of a request of a function by name, or of its answer, and short enough (Frame.B2). */
+export function fitsBundle(header: FrameHeader): boolean {
+  const { kind, payloadBytes } = header;
+  if (header.functionId !== FunctionId.FUNCTION || header.flags !== 0 || payloadBytes > BUNDLED_BYTES_MAX) return false;
+  if (header.app !== 0 || header.customer !== 0) return false;
+  if (kind === Kind.REQUEST) return header.arg3 === payloadBytes;
+  return kind === Kind.REPLY && totalBytesOf(header) === payloadBytes && offsetBytesOf(header) === 0;
+}
+
+/** Makes of the header of a frame, at word index `at`, that of a bundle. */
+export function openBundle(words: Uint32Array, at: number, isRequest: boolean, stamp: number): void {
+  words[at + 1] = FunctionId.BUNDLE;
+  if (!isRequest) words[at + 12] = 0;
+  words[at + 13] = 0;
+  words[at + 14] = words[at + 2] as number;
+  words[at + 15] = isRequest && stamp !== 0 ? 1 : 0;
+}
+
+/** Writes the item of a frame at word index `at`, into the bundle whose header is at `first`. */
+export function addToBundle(words: Uint32Array, first: number, at: number, header: FrameHeader, mark: number, byteCount: number): void {
+  words[at] = header.payloadBytes;
+  words[at + 1] = header.priority;
+  words[at + 2] = header.command;
+  words[at + 3] = header.kind === Kind.REQUEST ? header.arg0 : 0;
+  words[at + 4] = mark;
+  words[at + 5] = 0;
+  words[first + 2] = byteCount;
+  (words[first + 13] as number)++;
+}
+
+/** The first update of a bundle is not its first request: its stamp is that of the header, at word index `at`. */
+export function stampBundle(words: Uint32Array, at: number, { stamp, epoch }: FrameHeader): void {
+  words[at + 6] = stamp;
+  words[at + 7] = highOf(stamp) | (epoch << EPOCH_SHIFT);
 }
 
 /** A division costs as much as a small frame's other words together, and almost all numbers are small. */

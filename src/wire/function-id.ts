@@ -26,6 +26,8 @@ export const FunctionId = {
   KV_PUSH_PULL: 34,
   // PS functions, named by the hash of their name
   FUNCTION: 48,
+  // several of them in one frame
+  BUNDLE: 49,
   // operations of workers among themselves
   COLLECTIVE: 64,
 } as const;

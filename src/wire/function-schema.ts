@@ -22,22 +22,29 @@ export type FieldTypes = {
   readonly "f64[]": Float64Array;
   readonly "i64[]": BigInt64Array;
   readonly "u64[]": BigUint64Array;
-  /** Keys and values of a parameter, as it carries them (FieldCodec.F5). */
+  /** @internal */
   readonly keys: ArrayBufferView;
+  /** @internal */
   readonly values: ArrayBufferView;
 };
+/** The type of a field, as a schema names it. */
 export type FieldType = keyof FieldTypes;
 
 /** A field that travels as JSON: lists, records, optional values. What a peer sends is checked as it is read. */
-export type JsonField<T> = { readonly check: Check<T> };
+export type JsonField<T> = {
+  /** Returns the value as it may be used. Throws for what it may not be. */
+  readonly check: Check<T>;
+};
 
 export function json<T>(check: Check<T>): JsonField<T> {
   return { check };
 }
 
+/** The fields of a request or a response: their types by their names. */
 export type Fields = Readonly<Record<string, FieldType | JsonField<unknown>>>;
 
-type FieldValue<F> = F extends FieldType ? FieldTypes[F] : F extends JsonField<infer T> ? T : never;
+/** The value of a field of this type. */
+export type FieldValue<F> = F extends FieldType ? FieldTypes[F] : F extends JsonField<infer T> ? T : never;
 /** The object that carries the values of these fields. */
 export type FieldValues<F extends Fields> = { readonly [K in keyof F]: FieldValue<F[K]> };
 

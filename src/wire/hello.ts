@@ -35,11 +35,24 @@ export const tokenShape: Check<string> = shortText(256);
 /** Of the package that a node runs, such as 0.1.0. */
 export const packageVersionShape: Check<string> = shortText(64);
 
-/** A node's kind: one of the roles, a guest that is not counted, or a tool that only talks to the scheduler. */
-export type MemberKind = "worker" | "server" | "standby" | "scheduler" | "guest" | "tool";
+/**
+ * A node's kind: one of the roles, a guest that is not counted, or a tool that only talks to the scheduler. A pulse is
+ * no node: it shows the scheduler that the process of `node` runs while the loop of that node is busy.
+ */
+export type MemberKind = "worker" | "server" | "standby" | "scheduler" | "guest" | "tool" | "pulse";
 
 /** The capability to read runs of frames (frame.ts). */
 export const READS_RUNS = "runs";
+
+/**
+ * What hellos say about memory that both ends share (docs/decisions/0098): a dialer that can share some names its host,
+ * an acceptor on that host offers some, and the dialer's second hello answers: with a proof, or without.
+ */
+export type HelloMemory = {
+  readonly host?: string | undefined;
+  readonly offer?: { readonly path: string; readonly byteCount: number; readonly nonce: string } | undefined;
+  readonly proof?: string | undefined;
+};
 
 export type Hello = {
   /** The job both belong to (jobId). */
@@ -59,11 +72,18 @@ export type Hello = {
   readonly token?: string | undefined;
   /** From a dialer: the newest incarnation of the receiver that it has talked with; left out: none. */
   readonly knows?: number | undefined;
+  readonly sharedMemory?: HelloMemory | undefined;
 };
+
+const helloMemoryShape: Check<HelloMemory> = object({
+  host: optional(shortText(64)),
+  offer: optional(object({ path: shortText(64), byteCount: count, nonce: shortText(64) })),
+  proof: optional(shortText(64)),
+});
 
 export const helloShape: Check<Hello> = object({
   job: jobShape,
-  kind: oneOf("worker", "server", "standby", "scheduler", "guest", "tool"),
+  kind: oneOf("worker", "server", "standby", "scheduler", "guest", "tool", "pulse"),
   node: count,
   incarnation: count,
   expects: count,
@@ -71,6 +91,7 @@ export const helloShape: Check<Hello> = object({
   capabilities: optional(list(shortText(64))),
   token: optional(tokenShape),
   knows: optional(count),
+  sharedMemory: optional(helloMemoryShape),
 });
 
 /** Enough to recognize it. */

@@ -2,6 +2,7 @@
 // of another shape is the peer's fault; the error names where it differs. The data plane never comes here.
 
 import { badRequest, WeighbridgeError } from "../base/errors.ts";
+import { encodeHeader, type FrameHeader, HEADER_BYTES, paddedBytes } from "./frame.ts";
 
 /** Takes a decoded value apart or throws BAD_REQUEST; `path` names the value for the message. */
 export type Check<T> = (value: unknown, path: string) => T;
@@ -27,34 +28,32 @@ function describe(value: unknown): string {
   return JSON.stringify(value);
 }
 
-export const text: Check<string> = (value, path) => {
-  if (typeof value !== "string") throw mismatch(path, "a string", value);
-  return value;
-};
-
-/** A string that is kept or handed on, like a name: it must not be a peer's way to fill others' memory. */
-export function shortText(lengthMax: number): Check<string> {
+/** A check that says what a value has to be. */
+function checkOf<T>(expected: string, isExpected: (value: unknown) => value is T): Check<T> {
   return (value, path) => {
-    if (typeof value !== "string" || value.length > lengthMax) throw mismatch(path, `a string of at most ${lengthMax} characters`, value);
+    if (!isExpected(value)) throw mismatch(path, expected, value);
     return value;
   };
 }
 
-export const flag: Check<boolean> = (value, path) => {
-  if (typeof value !== "boolean") throw mismatch(path, "true or false", value);
-  return value;
-};
+export const text: Check<string> = checkOf("a string", (value) => typeof value === "string");
+
+/** A string that is kept or handed on, like a name: it must not be a peer's way to fill others' memory. */
+export function shortText(lengthMax: number): Check<string> {
+  const expected = `a string of at most ${lengthMax} characters`;
+  return checkOf(expected, (value): value is string => typeof value === "string" && value.length <= lengthMax);
+}
+
+export const flag: Check<boolean> = checkOf("true or false", (value) => typeof value === "boolean");
 
 /** A whole number from 0 up. */
-export const count: Check<number> = (value, path) => {
-  if (typeof value !== "number" || !Number.isSafeInteger(value) || value < 0) throw mismatch(path, "a whole number from 0 up", value);
-  return value;
-};
+export const count: Check<number> = checkOf("a whole number from 0 up", (value): value is number => isWhole(value) && value >= 0);
 
-export const wholeNumber: Check<number> = (value, path) => {
-  if (typeof value !== "number" || !Number.isSafeInteger(value)) throw mismatch(path, "a whole number", value);
-  return value;
-};
+export const wholeNumber: Check<number> = checkOf("a whole number", isWhole);
+
+function isWhole(value: unknown): value is number {
+  return Number.isSafeInteger(value);
+}
 
 export function oneOf<const T extends string>(...allowed: readonly T[]): Check<T> {
   return (value, path) => {
@@ -91,6 +90,16 @@ export function object<S extends ObjectShape>(shape: S): Check<{ readonly [K in 
 
 export function encodeJson(value: unknown): Uint8Array {
   return encoder.encode(JSON.stringify(value));
+}
+
+/** A whole frame with this header and this body. */
+export function jsonFrame(header: FrameHeader, value: unknown): Uint8Array<ArrayBuffer> {
+  const body = encodeJson(value);
+  const frame = new Uint8Array(HEADER_BYTES + paddedBytes(body.length));
+  header.payloadBytes = body.length;
+  encodeHeader(header, new Uint32Array(frame.buffer), 0);
+  frame.set(body, HEADER_BYTES);
+  return frame;
 }
 
 /** `name` is the message's, for the error. */

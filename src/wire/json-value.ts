@@ -4,7 +4,9 @@
 import { badRequest } from "../base/errors.ts";
 import type { Check } from "./json-body.ts";
 
+/** Any JSON value. */
 export type JsonValue = null | boolean | number | string | readonly JsonValue[] | JsonObject;
+/** A JSON object. */
 export type JsonObject = { readonly [name: string]: JsonValue };
 
 /** Says what something is: `kind` names it, the rest are its settings. */

@@ -6,10 +6,11 @@
 
 import { type Check, oneOf } from "./json-body.ts";
 
-/** A standby repeats what the server of its rank does (docs/decisions/0060); a guest is not counted (0069). */
+/** A standby repeats what the server of its rank does; a guest is not counted. */
 export type Role = "scheduler" | "server" | "worker" | "standby" | "guest";
 export const roleShape: Check<Role> = oneOf("scheduler", "server", "worker", "standby", "guest");
 
+/** The node id of every scheduler. */
 export const SCHEDULER_ID = 1;
 export const FIRST_SERVER_ID = 8;
 const FIRST_WORKER_ID = 9;
@@ -19,6 +20,7 @@ const GUEST_ID_END: number = 2 ** 32;
 /** Above every rank that there is. */
 const FIRST_STANDBY_ID = 2 ** 53 - 2 ** 32;
 
+/** The groups of nodes that ps-lite names. They add up: `Group.SERVERS + Group.WORKERS` is both. */
 export const Group = { SCHEDULER: 1, SERVERS: 2, WORKERS: 4, ALL: 7 } as const;
 export const GROUP_MAX = 7;
 

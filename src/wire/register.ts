@@ -1,7 +1,6 @@
 // register — a node requests its rank from the scheduler, and gets it with the roster once the cluster is complete.
 // After a restart of the scheduler the nodes register again with the rank they had (`resume`): it learns the job anew.
 
-import { type CatalogueClaim, catalogueClaimShape } from "./catalogue.ts";
 import {
   type AbortRequest,
   abortRequestShape,
@@ -39,6 +38,8 @@ export type RegisterRequest = {
   readonly copy?: CopyClaim | undefined;
   /** Of a server that keeps its state on a disk: if its process ends, another one goes on with it. */
   readonly returns?: boolean | undefined;
+  /** Of a worker without sessions: it never joins the clock set. */
+  readonly hasNoClock?: boolean | undefined;
 };
 
 /**
@@ -76,6 +77,9 @@ export type ResumeClaim = {
   readonly isStored?: boolean | undefined;
 };
 
+/** What a node that resumes claims about the catalogue: the highest number that it knows. The entries follow. */
+export type CatalogueClaim = { readonly highest: number };
+
 const resumeClaimShape: Check<ResumeClaim> = object({
   job: jobShape,
   node: count,
@@ -85,7 +89,7 @@ const resumeClaimShape: Check<ResumeClaim> = object({
   units: optional(unitsClaimShape),
   gathered: optional(generationShape),
   rendezvous: optional(list(rendezvousHeldShape)),
-  catalogue: optional(catalogueClaimShape),
+  catalogue: optional(object({ highest: count })),
   isStored: optional(flag),
 });
 
@@ -102,6 +106,7 @@ export const registerRequestShape: Check<RegisterRequest> = object({
   failure: optional(abortRequestShape),
   copy: optional(copyClaimShape),
   returns: optional(flag),
+  hasNoClock: optional(flag),
 });
 
 export type RegisterReply = {
@@ -114,8 +119,21 @@ export type RegisterReply = {
   readonly heartbeatTimeoutMs: number;
   /** What the job began with: a node that joined it later may have been started with other counts. */
   readonly counts?: StartCounts | undefined;
+  /** The job goes on without workers, until its scheduler is told to end it. */
+  readonly serves?: boolean | undefined;
+  /** Of a scheduler that takes pulses. */
+  readonly pulse?: SchedulerPulse | undefined;
   readonly roster: RosterView;
 };
+
+/**
+ * Where a pulse answers for the scheduler itself, and the token that its answers show; left out: none does.
+ * `loopTimeoutMs`: a server whose loop is busy for longer is replaced, or dead; 0: it never is.
+ */
+export type SchedulerPulse = { readonly loopTimeoutMs: number; readonly address?: string | undefined; readonly token?: string | undefined };
+const schedulerPulseShape: Check<SchedulerPulse> = object({
+  ...{ loopTimeoutMs: count, address: optional(addressShape), token: optional(tokenShape) },
+});
 
 export type StartCounts = { readonly serverCount: number; readonly workerCount: number };
 
@@ -127,5 +145,7 @@ export const registerReplyShape: Check<RegisterReply> = object({
   heartbeatIntervalMs: count,
   heartbeatTimeoutMs: count,
   counts: optional(object({ serverCount: count, workerCount: count })),
+  serves: optional(flag),
+  pulse: optional(schedulerPulseShape),
   roster: rosterShape,
 });

@@ -34,6 +34,8 @@ export type RosterEntry = {
   readonly isFilling?: boolean | undefined;
   /** Of a server that has no parts any more, or a worker that was asked: it is to leave. */
   readonly isRetired?: boolean | undefined;
+  /** Of a worker that never joins the clock set: no server waits for it. */
+  readonly hasNoClock?: boolean | undefined;
   /** Of a server that is dead, or goes on from another process: that process was stopped, and did not die. */
   readonly isPlanned?: boolean | undefined;
 };
@@ -51,6 +53,7 @@ export const rosterEntryShape: Check<RosterEntry> = object({
   sumsIncarnation: optional(count),
   continues: optional(count),
   ...{ returns: optional(flag), isFilling: optional(flag), isRetired: optional(flag), isPlanned: optional(flag) },
+  hasNoClock: optional(flag),
 });
 
 /** Which server owns which part. */

@@ -8,8 +8,9 @@ import { type Check, count, list, object, oneOf, optional, shortText } from "./j
 export const UNIT_RUNS_MAX = 8192;
 const SHOWN_LENGTH_MAX = 80;
 
-export const ASSIGNMENTS = ["even", "free", "rounds"] as const;
-export type Assignment = (typeof ASSIGNMENTS)[number];
+/** How units are given to workers. */
+export type Assignment = "even" | "free" | "rounds";
+export const ASSIGNMENTS: readonly Assignment[] = ["even", "free", "rounds"];
 
 /** What all workers have to agree on. */
 export type EpochDescription = {

@@ -1,22 +1,21 @@
-// block-rows — the rows of a tensor that one call names, each once and by its block: gradients summed to match, pulled
-// rows brought back to where the caller named them. Rows that ascend already need none of that and travel from and to
-// the caller's own arrays.
+// block-rows — the rows of a tensor that one call names, each once and by its block. Rows that ascend already are sent
+// as they are, from and to the caller's own arrays. For others a plan (router/row-plan.ts) sums gradients to match, and
+// brings pulled rows back to where the caller named them.
 //
-//   caller's rows ─► sorted, equal ones side by side ─► unique rows, cut where a block ends ─► groups
+//   caller's rows ─► ascending, each once ─► cut where a block ends ─► groups
 //
 // Invariants:
-//   BlockRows.B1. Every row is sent once; the gradients of its occurrences were added in the order of the list. Of
-//       values (assign, min, max) the last, the least or the greatest is sent.
+//   BlockRows.B1. Every row is sent once, as RowPlan.R1 says.
 //   BlockRows.B2. A row that the tensor does not have is refused before anything is sent. Rows are exact up to 2^53.
 //   BlockRows.B3. Sums and the rows of answers lie in spans of the worker's arena, whose owner keeps them until no call
 //       is open: memory that is new for every call would cost more page faults than its rows take to travel.
 
-import { showValue, WeighbridgeError } from "../base/errors.ts";
+import { showValue, unsupported, WeighbridgeError } from "../base/errors.ts";
 import type { MergeNumber } from "../kernel/duplicate-kernels.ts";
-import { OPTIMIZER } from "../kernel/optimizer-kernels.ts";
 import type { TensorShape } from "../store/tensor-shape.ts";
 import type { ArenaSpans } from "./arena-spans.ts";
 import { listLength } from "./key-lists.ts";
+import type { RowPlan, RowPlanner } from "./router/row-plan.ts";
 
 /** Rows of a tensor, as a caller may name them. */
 export type RowList = Uint32Array | Int32Array | BigUint64Array | readonly number[];
@@ -24,69 +23,44 @@ export type RowList = Uint32Array | Int32Array | BigUint64Array | readonly numbe
 /** The rows of one block: their indexes in it, and their positions among all unique rows of the call. */
 export type RowGroup = { readonly block: number; readonly rows: Uint32Array; readonly from: number; readonly to: number };
 
-const EXACT_MAX = 2 ** 53;
-const VIEW_WIDTH_MIN = 64;
+/** What the rows of a tensor are planned with; `spans`: what the plan takes of the planner's arena (BlockRows.B3). */
+export type RowPlanning = { readonly planner: RowPlanner; readonly spans: ArenaSpans };
+
+const WORD_VALUES = 2 ** 32;
 
 export class BlockRows {
   /** By ascending block. */
   readonly groups: readonly RowGroup[];
   /** Rows that travel. */
   readonly rowCount: number;
-  /** The caller's positions, those of one row side by side; undefined when every row stands where it is sent. */
-  readonly #positions: Uint32Array | undefined;
-  /** Where the positions of each row begin, and at the end their number. */
-  readonly #starts: Uint32Array;
-  /** BlockRows.B3 */
-  readonly #spans: ArenaSpans;
+  /** Undefined when every row stands where it is sent. */
+  readonly #plan: RowPlan | undefined;
 
-  /** Throws OUT_OF_RANGE (BlockRows.B2); UNSUPPORTED for a tensor whose rows are longer than a block. */
-  constructor(rows: RowList, shape: TensorShape, name: string, spans: ArenaSpans) {
-    this.#spans = spans;
-    if (!shape.hasRows) {
-      const text = `${name} has rows of ${shape.width} elements, too long for calls by row: push and pull it whole`;
-      throw new WeighbridgeError("UNSUPPORTED", text);
-    }
+  /** Throws OUT_OF_RANGE (BlockRows.B2), ARENA_FULL; UNSUPPORTED for a tensor whose rows are longer than a block. */
+  constructor(rows: RowList, shape: TensorShape, name: string, { planner, spans }: RowPlanning) {
+    if (!shape.hasRows) throw unsupported(`${name} has rows of ${shape.width} elements, too long for calls by row: push and pull it whole`);
     const given = checkedRows(rows, shape, name);
-    this.#positions = ascends(given) ? undefined : sortedPositions(given);
-    this.#starts = new Uint32Array(given.length + 1);
-    const unique = this.#positions === undefined ? given : uniqueRows(given, this.#positions, this.#starts);
+    this.#plan = ascends(given) ? undefined : planner.plan(keysOf(given), true, spans);
+    const unique = this.#plan === undefined ? given : rowsOf(this.#plan);
     this.rowCount = unique.length;
     this.groups = groupsOf(unique, shape);
   }
 
-  /** Whether the caller's arrays can be sent and filled as they are. */
-  get isAsGiven(): boolean {
-    return this.#positions === undefined;
-  }
-
-  /**
-   * Gradients for each unique row: the caller's own array if nothing had to be done (BlockRows.B1). Throws ARENA_FULL.
-   */
+  /** Gradients for each unique row: the caller's own array if nothing had to be done. Throws ARENA_FULL. */
   gradients(values: Float32Array, width: number, merge?: MergeNumber): Float32Array {
-    if (this.#positions === undefined) return values;
-    const sums = this.#spans.takeFloats(this.rowCount * width);
-    const occurrences = { positions: this.#positions, starts: this.#starts, width };
-    if (merge === undefined) sumRows(values, occurrences, sums);
-    else mergeRows(values, occurrences, sums, MERGES[merge]);
-    return sums;
+    return this.#plan?.gradients(values, width, merge) ?? values;
   }
 
   /**
    * Where the unique rows land, one after the other; `deliver` brings them to the caller's array. Throws ARENA_FULL.
    */
   landing(into: Float32Array, width: number): Float32Array {
-    return this.#positions === undefined ? into : this.#spans.takeFloats(this.rowCount * width);
+    return this.#plan?.landing(into, width) ?? into;
   }
 
-  /** Brings the rows of a group, one after the other in `rows`, to wherever the caller named them in `into`. */
-  deliver({ from, to }: RowGroup, rows: Float32Array, into: Float32Array, width: number): void {
-    const positions = this.#positions;
-    if (positions === undefined) return;
-    for (let row = from; row < to; row++) {
-      const end = this.#starts[row + 1] as number;
-      for (let i = this.#starts[row] as number; i < end; i++)
-        copyRow(rows, (row - from) * width, width, into, (positions[i] as number) * width);
-    }
+  /** Brings the rows that have landed to wherever the caller named them in `into`. Throws ARENA_FULL. */
+  deliver(landed: Float32Array, into: Float32Array, width: number): void {
+    this.#plan?.deliver(landed, into, width);
   }
 }
 
@@ -110,34 +84,23 @@ function ascends(rows: Float64Array): boolean {
   return true;
 }
 
-/** The positions of the list by their rows, and of equal rows by themselves. */
-function sortedPositions(rows: Float64Array): Uint32Array {
-  const { length } = rows;
-  let rowMax = 0;
-  for (const row of rows) if (row > rowMax) rowMax = row;
-  if ((rowMax + 1) * length > EXACT_MAX) {
-    return Uint32Array.from(rows, (_, i) => i).sort((a, b) => (rows[a] as number) - (rows[b] as number) || a - b);
+/** The same rows as keys of a plan. */
+function keysOf(rows: Float64Array): BigUint64Array {
+  const words = new Uint32Array(2 * rows.length);
+  for (let i = 0; i < rows.length; i++) {
+    words[2 * i] = rows[i] as number; // modulo 2^32
+    words[2 * i + 1] = (rows[i] as number) / WORD_VALUES;
   }
-  const pairs = new Float64Array(length); // row and position in one number: sorting numbers needs no callback
-  for (let i = 0; i < length; i++) pairs[i] = (rows[i] as number) * length + i;
-  pairs.sort();
-  const positions = new Uint32Array(length);
-  for (let i = 0; i < length; i++) positions[i] = (pairs[i] as number) % length;
-  return positions;
+  return new BigUint64Array(words.buffer);
 }
 
-/** The rows without repetitions; fills `starts`. */
-function uniqueRows(rows: Float64Array, positions: Uint32Array, starts: Uint32Array): Float64Array {
-  const unique = new Float64Array(positions.length);
-  let count = 0;
-  for (let i = 0; i < positions.length; i++) {
-    const row = rows[positions[i] as number] as number;
-    if (count > 0 && row === unique[count - 1]) continue;
-    unique[count] = row;
-    starts[count++] = i;
-  }
-  starts[count] = positions.length;
-  return unique.subarray(0, count);
+/** The rows of a plan: all of them are one part. */
+function rowsOf({ parts }: RowPlan): Float64Array {
+  const { buffer, byteOffset, length } = parts[0]?.keys ?? new BigUint64Array(0);
+  const words = new Uint32Array(buffer, byteOffset, 2 * length);
+  const rows = new Float64Array(length);
+  for (let i = 0; i < length; i++) rows[i] = (words[2 * i] as number) + (words[2 * i + 1] as number) * WORD_VALUES;
+  return rows;
 }
 
 function groupsOf(rows: Float64Array, shape: TensorShape): RowGroup[] {
@@ -153,48 +116,4 @@ function groupsOf(rows: Float64Array, shape: TensorShape): RowGroup[] {
     from = to;
   }
   return groups;
-}
-
-const MERGES: Readonly<Record<MergeNumber, (one: number, other: number) => number>> = {
-  [OPTIMIZER.assign]: (_, last) => last,
-  [OPTIMIZER.min]: Math.min,
-  [OPTIMIZER.max]: Math.max,
-};
-
-/** Where the rows of one call stand: the positions of row r are those from starts[r] on. */
-type Occurrences = { readonly positions: Uint32Array; readonly starts: Uint32Array; readonly width: number };
-
-/** sums[r] = the sum of the rows at the positions of r, in their order. */
-function sumRows(values: Float32Array, { positions, starts, width }: Occurrences, sums: Float32Array): void {
-  for (let to = 0, row = 0; to < sums.length; to += width, row++) {
-    const end = starts[row + 1] as number;
-    for (let i = starts[row] as number, isFirst = true; i < end; i++, isFirst = false) {
-      const from = (positions[i] as number) * width;
-      if (isFirst) copyRow(values, from, width, sums, to);
-      else for (let j = 0; j < width; j++) sums[to + j] = (sums[to + j] as number) + (values[from + j] as number);
-    }
-  }
-}
-
-/** As `sumRows`, with another way to make one of two. */
-function mergeRows(
-  values: Float32Array,
-  { positions, starts, width }: Occurrences,
-  merged: Float32Array,
-  merge: (one: number, other: number) => number,
-): void {
-  for (let to = 0, row = 0; to < merged.length; to += width, row++) {
-    const [start, end] = [starts[row] as number, starts[row + 1] as number];
-    copyRow(values, (positions[start] as number) * width, width, merged, to);
-    for (let i = start + 1; i < end; i++) {
-      const from = (positions[i] as number) * width;
-      for (let j = 0; j < width; j++) merged[to + j] = merge(merged[to + j] as number, values[from + j] as number);
-    }
-  }
-}
-
-/** Long rows are worth a view each, short ones are not. */
-function copyRow(source: Float32Array, from: number, width: number, target: Float32Array, to: number): void {
-  if (width >= VIEW_WIDTH_MIN) target.set(source.subarray(from, from + width), to);
-  else for (let j = 0; j < width; j++) target[to + j] = source[from + j] as number;
 }

@@ -9,10 +9,10 @@ import { assert } from "../base/assert.ts";
 import type { Clock } from "../base/clock.ts";
 import { checkWait, type WaitOptions } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
 import { didYouMean } from "../base/nearest-name.ts";
-import { CatalogueCalls, type NumberedParameter } from "../cluster/catalogue-calls.ts";
+import { CatalogueCalls, type CatalogueSource, type NumberedParameter, rememberCatalogue } from "../cluster/catalogue-calls.ts";
 import type { Membership } from "../cluster/membership.ts";
-import type { CatalogueSource } from "../cluster/node-memory.ts";
 import { decodeParameterSpec, isDescribed, type ParameterSpec, specDifferences, type Wanted } from "../store/parameter-spec.ts";
 import type { CatalogueEntry, ParameterNumber } from "../wire/catalogue.ts";
 
@@ -29,10 +29,10 @@ export class CatalogueClient implements CatalogueSource {
   readonly #cleared = new Map<string, CatalogueEntry>();
   #highest = 0;
 
-  constructor(options: { readonly membership: Membership; readonly clock: Clock }) {
+  constructor(options: { readonly membership: Membership; readonly clock: Clock; readonly log: Log }) {
     this.#membership = options.membership;
     this.#calls = new CatalogueCalls(options);
-    options.membership.memory.catalogue = this;
+    rememberCatalogue(options.membership, this, options.log);
   }
 
   get highest(): number {
@@ -78,7 +78,7 @@ export class CatalogueClient implements CatalogueSource {
     if (known === undefined) return await this.#calls.find(name, what, wait);
     if (this.#membership.isSchedulerAway) return known;
     try {
-      return await this.#calls.find(name, what, { ...wait, deadlineMs: Math.min(wait.deadlineMs ?? Infinity, KNOWN_WAIT_MS) });
+      return await this.#calls.find(name, what, { ...wait, timeoutMs: Math.min(wait.timeoutMs ?? Infinity, KNOWN_WAIT_MS) });
     } catch (thrown) {
       if (isWeighbridgeError(thrown, "DEADLINE") || isWeighbridgeError(thrown, "SCHEDULER_UNREACHABLE")) return known;
       throw thrown;

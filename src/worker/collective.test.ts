@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../base/errors.ts";
+import { type LogFields, SILENT_LOG } from "../base/log.ts";
 import { MemoryCluster } from "../testing/memory-cluster.ts";
 import { SimCluster, type SimClusterOptions } from "../testing/sim-cluster.ts";
 import { meshOf } from "../testing/start-office.ts";
@@ -34,8 +35,8 @@ class Workers {
     return workers;
   }
 
-  async open(rank: number, deadlineMs?: number): Promise<Collective> {
-    return await Collective.open(meshOf(this.cluster.worker(rank)), { deadlineMs });
+  async open(rank: number, timeoutMs?: number): Promise<Collective> {
+    return await Collective.open(meshOf(this.cluster.worker(rank)), { timeoutMs });
   }
 
   at(rank: number): Collective {
@@ -153,7 +154,7 @@ test("arguments are checked before anything is sent", async () => {
     collective.exchange([new Uint8Array(1)]),
     collective.exchange([new Uint8Array(1), "x" as unknown as Uint8Array]),
     collective.broadcast(new Float32Array(1), 2),
-    collective.allReduce(new Float32Array(1), { deadlineMs: -1 }),
+    collective.allReduce(new Float32Array(1), { timeoutMs: -1 }),
   ];
   for (const outcome of (await workers.outcomes(calls)).slice(0, 4)) assert.match(outcome, /^BAD_ARGUMENT/);
 });
@@ -309,9 +310,9 @@ test("who waits for workers that do not come is told their names, and waits agai
   const [outcome] = await workers.outcomes([workers.open(1, 500)]);
   assert.match(outcome ?? "", /^DEADLINE waited 500 ms for worker 0, worker 2 /);
   workers.collectives = await workers.all((rank) => workers.open(rank));
-  const [late] = await workers.outcomes([workers.at(2).reform({ deadlineMs: 300 })]);
+  const [late] = await workers.outcomes([workers.at(2).reform({ timeoutMs: 300 })]);
   assert.match(late ?? "", /^DEADLINE waited 300 ms for worker 0, worker 1 /);
-  const [alone] = await workers.outcomes([workers.at(0).allReduce(new Float32Array(1), { deadlineMs: 200 })]);
+  const [alone] = await workers.outcomes([workers.at(0).allReduce(new Float32Array(1), { timeoutMs: 200 })]);
   assert.match(alone ?? "", /^(DEADLINE .*worker 1, worker 2|ABORTED .*worker 2)/);
   await workers.all((rank) => workers.at(rank).reform());
   assert.deepEqual(workers.at(0).members, [0, 1, 2]);
@@ -319,7 +320,7 @@ test("who waits for workers that do not come is told their names, and waits agai
 
 test("a wait that ends names the members that are behind", async () => {
   const workers = await Workers.start(3);
-  const calls = [0, 1].map((rank) => workers.at(rank).allReduce(new Float32Array(4), { deadlineMs: 100 }));
+  const calls = [0, 1].map((rank) => workers.at(rank).allReduce(new Float32Array(4), { timeoutMs: 100 }));
   assert.match((await workers.outcomes(calls))[0] ?? "", /^DEADLINE waited 100 ms for an all-reduce of 4 floats: parts from worker 2$/);
 });
 
@@ -338,6 +339,21 @@ test("a closed collective, and a closed node, end what is open", async () => {
   assert.match((await workers.outcomes([waiting]))[0] ?? "", /^CLOSED/);
 });
 
+test("workers that close shortly after each other warn of nothing: one that has stopped takes the word of another", async () => {
+  const warnings: string[] = [];
+  const warn = (message: string, fields: LogFields = {}): void => void warnings.push(`${message} ${JSON.stringify(fields)}`);
+  const workers = await Workers.start(2, { log: { ...SILENT_LOG, warn }, network: { latencyMsMin: 1, latencyMsMax: 5 } });
+  for (let laterMs = 0; laterMs < 16; laterMs++) {
+    await workers.all((rank) => workers.at(rank).allReduce(new Float32Array(4)));
+    await workers.all(async (rank) => {
+      if (rank === 1) await workers.sleepAt(laterMs, 0);
+      await workers.at(rank).close();
+    });
+    workers.collectives = await workers.all((rank) => workers.open(rank));
+  }
+  assert.deepEqual(warnings, []);
+});
+
 test("collectives that all close and open again, in any order, have all members again", async () => {
   const workers = await Workers.start(3);
   for (let generation = 2; generation < 5; generation++) {
@@ -350,7 +366,7 @@ test("collectives that all close and open again, in any order, have all members 
     assert.deepEqual([workers.at(0).generation, workers.at(0).members], [generation, [0, 1, 2]]);
     const sums = await workers.all(async (rank) => {
       const values = Float32Array.of(rank + 1);
-      await workers.at(rank).allReduce(values, { deadlineMs: 5000 });
+      await workers.at(rank).allReduce(values, { timeoutMs: 5000 });
       return values[0];
     });
     assert.deepEqual(sums, [6, 6, 6]);

@@ -29,14 +29,15 @@ import { EarlyParts } from "./collective/early-parts.ts";
 import { EXCHANGE_BYTES_MAX, Exchange } from "./collective/exchange.ts";
 import { type Operation, partLabel } from "./collective/operation.ts";
 import { RingReduce } from "./collective/ring-reduce.ts";
-import type { MeshUser, WorkerMesh } from "./worker-mesh.ts";
+import type { WorkerMesh } from "./worker-mesh.ts";
 
 const CLOSE_DEADLINE_MS = 5000;
 /** How long the scheduler is asked who is missing, after a deadline has passed. */
 const LOOK_DEADLINE_MS = 1000;
 const LENGTH_MAX = 2 ** 32 - 1;
 
-export class Collective implements MeshUser {
+/** The workers of a job that compute together: they sum, exchange and send values over connections of their own. */
+export class Collective {
   readonly #mesh: WorkerMesh;
   readonly #early = new EarlyParts();
   /** The end of a generation of which this worker has not heard yet, by who told it. */
@@ -54,8 +55,8 @@ export class Collective implements MeshUser {
   }
 
   /**
-   * Waits until every worker of the job that lives has called it. Throws UNSUPPORTED where workers are not joined with
-   * each other, DEADLINE with the names of those that are missing.
+   * @internal Waits until every worker of the job that lives has called it. Throws UNSUPPORTED where workers are not
+   * joined with each other, DEADLINE with the names of those that are missing.
    */
   static async open(mesh: WorkerMesh, wait: WaitOptions = {}): Promise<Collective> {
     if (mesh.isUsed) throw badArgument("this worker has a collective already: close it first");
@@ -75,10 +76,12 @@ export class Collective implements MeshUser {
     return this.#joined.members.map(({ node }) => rankOf(node));
   }
 
+  /** Rises by one with every `reform()`. */
   get generation(): number {
     return this.#joined.generation;
   }
 
+  /** Whether `close()` was called. */
   get isClosed(): boolean {
     return this.#closed !== undefined;
   }
@@ -99,23 +102,23 @@ export class Collective implements MeshUser {
 
   /**
    * Adds the values of all members, in place (Collective.L1). `values` belong to the operation until it ends; what they
-   * are after a failure is not defined. When the wait ends first, with DEADLINE or ABORTED, the operation goes on:
+   * are after a failure is not defined. When the wait ends first, with DEADLINE or ABORTED, the operation continues:
    * `reform` or `close` ends it.
    */
-  async allReduce(values: RowArray, wait: WaitOptions = {}): Promise<void> {
-    checkWaitOptions(wait);
+  async allReduce(values: RowArray, options: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(options);
     const group = this.#usable();
     const type = reducedType(values);
     checkLength(values, "an all-reduce", type >= 0, ELEMENT_LIST);
     const isSmall = values.byteLength <= DIRECT_BYTES_MAX;
-    await this.#run(group, isSmall ? new DirectReduce(values, type) : new RingReduce(values, type), wait);
+    await this.#run(group, isSmall ? new DirectReduce(values, type) : new RingReduce(values, type), options);
   }
 
   /**
    * Sends `outgoing[i]` to `members[i]`, and gives what each of them sent here; its own part is given back as it is.
    */
-  async exchange(outgoing: readonly Uint8Array[], wait: WaitOptions = {}): Promise<readonly Uint8Array[]> {
-    checkWaitOptions(wait);
+  async exchange(outgoing: readonly Uint8Array[], options: WaitOptions = {}): Promise<readonly Uint8Array[]> {
+    checkWaitOptions(options);
     const group = this.#usable();
     if (outgoing.length !== group.memberCount) throw badArgument(`${outgoing.length} parts to exchange with ${group.memberCount} members`);
     for (const part of outgoing) {
@@ -123,18 +126,18 @@ export class Collective implements MeshUser {
       throw badArgument(`a part to exchange must be a Uint8Array of at most ${EXCHANGE_BYTES_MAX} bytes`);
     }
     const operation = new Exchange(outgoing);
-    await this.#run(group, operation, wait);
+    await this.#run(group, operation, options);
     return group.memberCount === 1 ? outgoing : operation.received;
   }
 
-  /** Makes the values of the member of this rank everybody's. */
-  async broadcast(values: Float32Array, fromRank: number, wait: WaitOptions = {}): Promise<void> {
-    checkWaitOptions(wait);
+  /** Copies the values of the member of this rank to all members. */
+  async broadcast(values: Float32Array, fromRank: number, options: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(options);
     const group = this.#usable();
     checkLength(values, "a broadcast", values instanceof Float32Array, "f32");
     const position = group.members.findIndex(({ node }) => node === idOf("worker", fromRank));
     if (position < 0) throw badArgument(`worker ${fromRank} cannot broadcast: the members are workers ${this.members.join(", ")}`);
-    await this.#run(group, new Broadcast(values, { rank: fromRank, position }), wait);
+    await this.#run(group, new Broadcast(values, { rank: fromRank, position }), options);
   }
 
   /**
@@ -142,17 +145,17 @@ export class Collective implements MeshUser {
    * the others those that this worker takes no part in. All members call it; who stops waiting is in no generation
    * until it calls again.
    */
-  async reform(wait: WaitOptions = {}): Promise<void> {
-    checkWaitOptions(wait);
+  async reform(options: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(options);
     const group = this.#usable();
     const message = `worker ${this.#mesh.rank} has left generation ${group.generation} to form the next one`;
     const left = group.leave(new WeighbridgeError("ABORTED", message, { retryable: true }));
-    await this.#form(wait, left);
+    await this.#form(options, left);
   }
 
   /** Leaves: what the others have not begun with this worker fails with CLOSED. Waits until they have what was sent. */
-  async close(wait: WaitOptions = { deadlineMs: CLOSE_DEADLINE_MS }): Promise<void> {
-    checkWaitOptions(wait);
+  async close(options: WaitOptions = { timeoutMs: CLOSE_DEADLINE_MS }): Promise<void> {
+    checkWaitOptions(options);
     if (this.#closed !== undefined) return;
     this.#closed = new WeighbridgeError("CLOSED", "the collective was closed");
     const message = `worker ${this.#mesh.rank} has closed its collective`;
@@ -162,7 +165,7 @@ export class Collective implements MeshUser {
         left.then(() => this.#mesh.leave()),
         "the other workers to let this one go",
         this.#mesh.clock,
-        wait,
+        options,
       );
     } catch (thrown) {
       this.#mesh.log.warn("not all workers know that this one left them", { reason: reasonOf(thrown) });
@@ -178,10 +181,17 @@ export class Collective implements MeshUser {
 
   // MeshUser
 
+  /** @internal */
+  get isBusy(): boolean {
+    return this.#forming !== undefined || this.#group?.isBusy === true;
+  }
+
+  /** @internal */
   follow(roster: RosterView): void {
     this.#group?.follow(roster);
   }
 
+  /** @internal */
   ended(error: WeighbridgeError): void {
     this.#closed ??= error;
     this.#group?.abandon(error);
@@ -189,6 +199,7 @@ export class Collective implements MeshUser {
     this.#stop();
   }
 
+  /** @internal */
   destination(channel: Channel, header: FrameHeader): Uint8Array | undefined {
     if (this.#hasStopped) return undefined;
     const group = this.#group;
@@ -196,13 +207,15 @@ export class Collective implements MeshUser {
     return group?.generation === label.generation ? group.destination(channel, label, header.payloadBytes) : undefined;
   }
 
+  /** @internal */
   handle(channel: Channel, header: FrameHeader, bytes: Uint8Array, at: number, fresh: boolean): void {
-    if (this.#hasStopped) throw new WeighbridgeError("CLOSED", `worker ${this.#mesh.rank} takes no part in operations among workers`);
-    if (!fresh) {
-      channel.acknowledge(header); // it was taken before
+    const label = partLabel(header);
+    if (this.#hasStopped && label.kind !== CollectiveKind.OVER)
+      throw new WeighbridgeError("CLOSED", `worker ${this.#mesh.rank} takes no part in operations among workers`);
+    if (!fresh || this.#hasStopped) {
+      channel.acknowledge(header); // it was taken before, or another one says that it takes no part either
       return;
     }
-    const label = partLabel(header);
     const payload = bytes.subarray(at, at + header.payloadBytes);
     const own = this.#group?.generation ?? 0;
     if (label.generation === own && this.#group !== undefined) {
@@ -244,10 +257,10 @@ export class Collective implements MeshUser {
     try {
       await waitFor(operation.done.promise, operation.describe(), this.#mesh.clock, wait);
     } catch (thrown) {
-      if (!isWeighbridgeError(thrown, "DEADLINE") || wait.deadlineMs === undefined) throw thrown;
+      if (!isWeighbridgeError(thrown, "DEADLINE") || wait.timeoutMs === undefined) throw thrown;
       const names = operation.awaited().map((position) => nameOf(group.members[position]?.node ?? 0));
       const what = names.length === 0 ? "what was sent to be taken" : `parts from ${names.join(", ")}`;
-      const message = `waited ${wait.deadlineMs} ms for ${operation.describe()}: ${what}`;
+      const message = `waited ${wait.timeoutMs} ms for ${operation.describe()}: ${what}`;
       throw new WeighbridgeError("DEADLINE", message, { retryable: true, cause: thrown });
     }
   }
@@ -271,7 +284,7 @@ export class Collective implements MeshUser {
       const missing = await this.#missing();
       mesh.leave().catch((error: unknown) => mesh.log.warn("the scheduler still waits for this worker", { reason: reasonOf(error) }));
       if (missing === "" || thrown.code !== "DEADLINE") throw thrown;
-      const message = `waited ${wait.deadlineMs} ms for ${missing} to reduce with the other workers: all of them must call it`;
+      const message = `waited ${wait.timeoutMs} ms for ${missing} to reduce with the other workers: all of them must call it`;
       throw new WeighbridgeError("DEADLINE", message, { retryable: true, cause: thrown });
     }
   }
@@ -280,7 +293,7 @@ export class Collective implements MeshUser {
   async #missing(): Promise<string> {
     try {
       const { members, roster, generation } = await waitFor(this.#mesh.look(), "who is missing", this.#mesh.clock, {
-        deadlineMs: LOOK_DEADLINE_MS,
+        timeoutMs: LOOK_DEADLINE_MS,
       });
       const isAwaited = ({ node, address }: RosterEntry): boolean =>
         generation === 0 || address !== "" || this.#mesh.lastMembers.some((member) => member.node === node);

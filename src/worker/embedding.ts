@@ -15,21 +15,22 @@
 //       counts, and the rows are requested anew: they have seen the push, and maybe what came in between.
 
 import type { WaitOptions } from "../base/deferred.ts";
-import { badArgument, showValue, WeighbridgeError } from "../base/errors.ts";
-import { checkOptions } from "../base/known-options.ts";
+import { badArgument, showValue, unsupported } from "../base/errors.ts";
+import { refuseFormer } from "../base/former-members.ts";
+import { checkOptions, moreThanOptions } from "../base/known-options.ts";
 import { rowsPull, rowsPush, rowsPushPull } from "../contracts/rows.ts";
 import type { Arena } from "../kernel/arena.ts";
 import type { MergeNumber, RowJoin } from "../kernel/duplicate-kernels.ts";
 import { FLOAT_BYTES, KEY_BYTES } from "../kernel/elements.ts";
 import { elementsAt, ROW_ELEMENTS, type RowArray, type RowElement, wordsOf } from "../kernel/row-element.ts";
+import { failedUpdate } from "../peer/unheard-update.ts";
 import type { TableSpec } from "../store/parameter-spec.ts";
 import { elementOf, rowElements, rowTypeName, rowWords } from "../store/row-types/row-type-spec.ts";
 import { takesValues } from "../store/updaters/optimizer-spec.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
-import { BoundedCache, type CacheOptions } from "./cache/bounded-cache.ts";
-import { CachedEmbedding } from "./cache/cached-embedding.ts";
-import { lostArray, wrongLength } from "./caller-array.ts";
-import { type KeyList, KeyLists } from "./key-lists.ts";
+import { CachedEmbedding, type CacheOptions } from "./cache/cached-embedding.ts";
+import { lostArray, rowOf, wrongLength } from "./caller-array.ts";
+import { type KeyList, KeyLists, type KeysAndGradients } from "./key-lists.ts";
 import {
   type CallOptions,
   type FrameCall,
@@ -38,17 +39,15 @@ import {
   Parameter,
   type ParameterCall,
   type ParameterRequests,
+  type PullOptions,
   type PushFrameCall,
-  type ReadOptions,
+  type PushPullOptions,
 } from "./parameter.ts";
 import type { RawRowsOpener } from "./raw-rows.ts";
 import type { AnyRequest, Recut } from "./router/function-request.ts";
 import type { RowFrame, RowPlan, RowPlanner } from "./router/row-plan.ts";
 import { requestOf } from "./router.ts";
-import { admissionOf } from "./tensor.ts";
-
-/** Some keys, and a row of gradients for each. */
-export type KeysAndGradients<A = Float32Array> = { readonly keys: KeyList; readonly gradients: A };
+import { admissionOf, isOnlyInto } from "./tensor.ts";
 
 export type OpenTable = OpenParameter & {
   readonly planner: RowPlanner;
@@ -65,26 +64,27 @@ export type RowRequests = ParameterRequests & {
   readonly width: number;
 };
 
-/** Rows of `E`, whose array they are pushed and pulled in: Float32Array unless it was made with another rowType. */
+/** Rows of `E`, whose array they are pushed and pulled in: Float32Array unless it was made with another dtype. */
 export class Embedding<E extends RowElement = "f32"> extends Parameter {
+  /** Elements of a row, as the table was made. */
   readonly dim: number;
-  /** What its rows are made of. */
-  readonly element: E;
-  /** How many of those a row has: `dim`, unless a row type of one's own says otherwise. */
-  readonly elements: number;
+  /** What its rows are made of: "f32", "f64", "i32" or "i64". */
+  readonly dtype: E;
   readonly #spec: TableSpec;
   readonly #open: OpenTable;
   readonly #planner: RowPlanner;
   readonly #keys: KeyLists;
+  /** Elements of a row: `dim`, unless a row type of one's own says otherwise. */
+  readonly #rowLength: number;
   /** Of a row: 32-bit words. Rows of other elements than f32 are moved as such. */
   readonly #width: number;
 
-  /** For the session alone. */
+  /** @internal For the session alone. */
   constructor(spec: TableSpec, open: OpenTable) {
     super(open);
     this.dim = spec.width;
-    this.element = elementOf(spec) as E;
-    this.elements = rowElements(spec);
+    this.dtype = elementOf(spec) as E;
+    this.#rowLength = rowElements(spec);
     this.#spec = spec;
     this.#open = open;
     this.#planner = open.planner;
@@ -94,34 +94,66 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
 
   /** Hands gradients, a row for each key, to the optimizer; those of a key that is named twice are added first. */
   async push(keys: KeyList, gradients: RowArray<E>, options?: CallOptions): Promise<void> {
-    const call = this.#now(options);
-    const list = this.#listOf(keys);
-    await this.#push(list, this.#words(list, gradients, "gradients"), call);
+    try {
+      const call = this.#now(options);
+      const list = this.#listOf(keys);
+      await this.#push(list, this.#words(list, gradients, "gradients"), call);
+    } catch (thrown) {
+      throw failedUpdate(thrown);
+    }
   }
 
   /** The rows in the order of the keys, in `into` or in a new array. Sees every earlier push of this worker. */
-  async pull(keys: KeyList, into?: RowArray<E>, options?: ReadOptions): Promise<RowArray<E>> {
-    const call = options === undefined ? this.#now(undefined) : this.control.readAhead(options);
+  async pull(keys: KeyList, options?: PullOptions<RowArray<E>>): Promise<RowArray<E>>;
+  async pull(keys: KeyList, options?: PullOptions<RowArray<E>>, more?: unknown): Promise<RowArray<E>> {
+    if (more !== undefined) throw moreThanOptions(more, this.name);
+    const call = options === undefined || isOnlyInto(options) ? this.#now(undefined) : this.control.readAhead(options);
     const list = this.#listOf(keys);
-    const values = into !== undefined ? into : this.#roomFor(list);
-    await this.#pull(list, this.#words(list, values, INTO), call);
-    return values;
+    const into = options?.into === undefined ? this.#roomFor(list) : options.into;
+    await this.#pull(list, this.#words(list, into, INTO), call);
+    return into;
   }
 
   /**
-   * A push, and the rows of `pullKeys` as they are right after it, server by server in one round trip (Embedding.B3).
+   * A push, and the rows of these keys as they are right after it, server by server in one round trip (Embedding.B3).
+   *
+   * @example
+   * const rows = await users.pushPull({ keys: [17], gradients }, [17, 42]);
    */
-  async pushPull(push: KeysAndGradients<RowArray<E>>, pullKeys: KeyList, into?: RowArray<E>, options?: CallOptions): Promise<RowArray<E>> {
-    checkOptions(push, ["keys", "gradients"], `the pushed rows of ${this.name}`);
-    const call = this.#now(options);
-    const [pushList, pullList] = [this.#listOf(push.keys), this.#listOf(pullKeys)];
-    const values = into !== undefined ? into : this.#roomFor(pullList);
-    const given = this.#words(pushList, push.gradients, "gradients");
-    const target = this.#words(pullList, values, INTO);
-    if (pullList.length === 0) await this.#push(pushList, given, call);
-    else if (pushList.length === 0) await this.#pull(pullList, target, call);
-    else await this.#pushPull({ keys: pushList, gradients: given }, pullList, target, call);
-    return values;
+  async pushPull(push: KeysAndGradients<RowArray<E>>, keys: KeyList, options?: PushPullOptions<RowArray<E>>): Promise<RowArray<E>>;
+  async pushPull(
+    push: KeysAndGradients<RowArray<E>>,
+    keys: KeyList,
+    options?: PushPullOptions<RowArray<E>>,
+    more?: unknown,
+  ): Promise<RowArray<E>> {
+    try {
+      if (more !== undefined) throw moreThanOptions(more, this.name);
+      checkOptions(push, ["keys", "gradients"], `the pushed rows of ${this.name}`);
+      const call = options === undefined || isOnlyInto(options) ? this.#now(undefined) : this.control.pushPullNow(options);
+      const [pushList, pullList] = [this.#listOf(push.keys), this.#listOf(keys)];
+      const into = options?.into === undefined ? this.#roomFor(pullList) : options.into;
+      const given = this.#words(pushList, push.gradients, "gradients");
+      const target = this.#words(pullList, into, INTO);
+      if (pullList.length === 0) await this.#push(pushList, given, call);
+      else if (pushList.length === 0) await this.#pull(pullList, target, call);
+      else await this.#pushPull({ keys: pushList, gradients: given }, pullList, target, call);
+      return into;
+    } catch (thrown) {
+      throw failedUpdate(thrown);
+    }
+  }
+
+  /**
+   * Row `i` of an array that was pulled, or that is to be pushed: a view, not a copy. Throws OUT_OF_RANGE for a row
+   * that the array does not have.
+   *
+   * @example
+   * const rows = await users.pull(["user:5", "user:9"]);
+   * const second = users.row(rows, 1); // of "user:9"
+   */
+  row(values: RowArray<E>, i: number): RowArray<E> {
+    return rowOf(values, i, { name: this.name, width: this.#rowLength });
   }
 
   /**
@@ -129,51 +161,49 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
    * Throws UNSUPPORTED unless the table counts versions and its consistency is "asp" (the bounds of a cache take the
    * place of those by clocks), and for assign, min and max; BAD_ARGUMENT for rows that are not f32, and for updaters of
    * one's own.
+   *
+   * @example
+   * const users = await session.embedding("users", { dim: 16, versions: true, optimizer: { type: "sgd" } });
+   * await using cache = users.cached({ rows: 10_000, pullBound: 10, pushBound: 10 });
+   * const values = await cache.pull([17, 42]);
    */
   cached(options: CacheOptions): CachedEmbedding {
     checkOptions(options, ["rows", "policy", "pullBound", "pushBound"], `the options of a cache of ${this.name}`);
     const { versions, updates, staleness, optimizer } = this.#spec;
     this.#requireFloats("cached");
-    if (!versions) throw new WeighbridgeError("UNSUPPORTED", `${this.name} counts no versions of its rows: create it with versions: true`);
+    if (!versions) throw unsupported(`${this.name} counts no versions of its rows: create it with versions: true`);
     if (updates !== "async" || staleness !== undefined)
-      throw new WeighbridgeError("UNSUPPORTED", `${this.name} is bound by clocks; rows are cached of tables whose consistency is "asp"`);
-    if (takesValues(optimizer))
-      throw new WeighbridgeError("UNSUPPORTED", `${this.name}: a cache pushes sums of updates, which "${optimizer.type}" cannot take`);
-    const { functions, handle } = this;
-    const { workerClock } = this.control;
-    const clock = (): number => workerClock.value;
-    const cache = new BoundedCache({ functions, handle, planner: this.#planner, spec: this.#spec, cache: options, clock });
+      throw unsupported(`${this.name} is bound by clocks; rows are cached of tables whose consistency is "asp"`);
+    if (takesValues(optimizer)) throw unsupported(`${this.name}: a cache pushes sums of updates, which "${optimizer.type}" cannot take`);
+    const { functions, control } = this;
     const { caches } = this.#open;
-    const cached: CachedEmbedding = new CachedEmbedding(this, cache, this.control, () => caches.delete(cached));
+    const closed = (cache: CachedEmbedding): void => void caches.delete(cache);
+    const cached = new CachedEmbedding({ functions, control, planner: this.#planner, spec: this.#spec, cache: options, closed });
     caches.add(cached);
     return cached;
   }
 
   /**
-   * The table for workers that apply its optimizer themselves (training's cache of rows): rows with the optimizer's
-   * slots, as they are. The caller brings what reads and writes them (`openRawRows`); plans are made in
+   * @internal The table for workers that apply its optimizer themselves (training's cache of rows): rows with the
+   * optimizer's slots, as they are. The caller brings what reads and writes them (`openRawRows`); plans are made in
    * `arena`. Throws UNSUPPORTED unless its consistency is "bsp", when it counts versions, and for dcAsgd.
    */
   raw<T>(open: RawRowsOpener<T>, arena: Arena): T {
     const { versions, updates, optimizer } = this.#spec;
     this.#requireFloats("held by workers");
-    if (updates !== "sync")
-      throw new WeighbridgeError(
-        "UNSUPPORTED",
-        `${this.name}: workers apply the updates of a clock together; its consistency must be "bsp"`,
-      );
-    if (versions) throw new WeighbridgeError("UNSUPPORTED", `${this.name} counts versions of its rows, which only servers can`);
+    if (updates !== "sync") throw unsupported(`${this.name}: workers apply the updates of a clock together; its consistency must be "bsp"`);
+    if (versions) throw unsupported(`${this.name} counts versions of its rows, which only servers can`);
     if (optimizer.type === "dcAsgd")
-      throw new WeighbridgeError(
-        "UNSUPPORTED",
-        `${this.name}: dcAsgd compensates for delays, and rows that workers hold have none: use sgd`,
-      );
+      throw unsupported(`${this.name}: dcAsgd compensates for delays, and rows that workers hold have none: use sgd`);
     const { functions, handle, control } = this;
     const clipScaleOf = (gradient: Float32Array): number => control.clipScaleOf(gradient);
     return open({ functions, planner: this.#planner, handle, spec: this.#spec, arena, clock: () => control.clock, clipScaleOf });
   }
 
-  /** What a face stands on that moves the rows of this table in its own way (tables): how its requests are made. */
+  /**
+   * @internal What a face stands on that moves the rows of this table in its own way (tables): how its requests are
+   * made.
+   */
   override openWith<T>(open: (requests: RowRequests) => T): T {
     return super.openWith((requests) => open({ ...requests, planner: this.#planner, width: this.#width }));
   }
@@ -188,10 +218,10 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
 
   /** A new array for the rows of these keys. */
   #roomFor({ length: keyCount }: BigUint64Array): RowArray<E> {
-    const { element } = this;
-    const length = keyCount * this.elements;
-    if (element === "f32") return new Float32Array(length) as RowArray<E>;
-    return elementsAt(element, new ArrayBuffer(length * ROW_ELEMENTS[element].bytes), 0, length);
+    const { dtype } = this;
+    const length = keyCount * this.#rowLength;
+    if (dtype === "f32") return new Float32Array(length) as RowArray<E>;
+    return elementsAt(dtype, new ArrayBuffer(length * ROW_ELEMENTS[dtype].bytes), 0, length);
   }
 
   /**
@@ -203,15 +233,15 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
 
   /** Rows as they travel. Throws BAD_ARGUMENT and VALUE_LENGTH (Embedding.B1). */
   #words({ length: keyCount }: BigUint64Array, values: RowArray<E>, what: string): Float32Array {
-    const { Array: View } = ROW_ELEMENTS[this.element];
-    const length = keyCount * this.elements;
+    const { Array: View } = ROW_ELEMENTS[this.dtype];
+    const length = keyCount * this.#rowLength;
     if (values instanceof View && values.length === length) return values instanceof Float32Array ? values : wordsOf(values);
     if (!(values instanceof View)) throw badArgument(`${this.name}: ${what} must be a ${View.name}, not ${showValue(values)}`);
-    throw wrongLength(this.name, what, { length: values.length, width: this.elements, keyCount });
+    throw wrongLength(this.name, what, { length: values.length, width: this.#rowLength, keyCount });
   }
 
   async #push(keys: BigUint64Array, gradients: Float32Array, call: ParameterCall): Promise<void> {
-    await this.#withPlan(keys, call, async (plan) => {
+    await this.#withPlan(keys, call, true, async (plan) => {
       const rows = plan.gradients(gradients, this.#width, this.#open.merge);
       const { scale, skips } = admissionOf(this.control, rows, gradients);
       if (!skips) await this.#send(this.#pushes(this.#frames(plan), rows, this.#pushCall(call, scale)), call.clock);
@@ -219,7 +249,7 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
   }
 
   async #pull(keys: BigUint64Array, into: Float32Array, call: ParameterCall): Promise<void> {
-    await this.#withPlan(keys, call, async (plan) => {
+    await this.#withPlan(keys, call, false, async (plan) => {
       const intoLength = into.length;
       const landed = plan.landing(into, this.#width);
       await this.#send(this.#pulls(this.#frames(plan), landed, call));
@@ -229,12 +259,12 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
   }
 
   async #pushPull(push: KeysAndGradients, pullKeys: BigUint64Array, into: Float32Array, call: ParameterCall): Promise<void> {
-    await this.#withPlan(push.keys as BigUint64Array, call, async (pushPlan) => {
+    await this.#withPlan(push.keys as BigUint64Array, call, true, async (pushPlan) => {
       const { clock, priority } = call;
       const rows = pushPlan.gradients(push.gradients, this.#width, this.#open.merge);
       const { scale, skips } = admissionOf(this.control, rows, push.gradients);
       if (skips) return await this.#pull(pullKeys, into, { clock, priority });
-      await this.#withPlan(pullKeys, {}, async (pullPlan) => {
+      await this.#withPlan(pullKeys, {}, false, async (pullPlan) => {
         const intoLength = into.length;
         const landed = pullPlan.landing(into, this.#width);
         await this.#sendPairs(pairFrames(this.#frames(pushPlan), this.#frames(pullPlan)), { rows, landed }, this.#pushCall(call, scale));
@@ -256,12 +286,12 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
   }
 
   /** The plan lives until its calls have ended, also when their caller waits no longer. */
-  async #withPlan(keys: BigUint64Array, wait: WaitOptions, run: (plan: RowPlan) => Promise<void>): Promise<void> {
+  async #withPlan(keys: BigUint64Array, wait: WaitOptions, isUpdate: boolean, run: (plan: RowPlan) => Promise<void>): Promise<void> {
     if (keys.length === 0) return;
     const plan = this.#planner.plan(keys, this.link !== undefined);
     const done = run(plan).finally(() => plan.release());
-    if (wait.deadlineMs === undefined && wait.signal === undefined) return await done;
-    await this.waitFor(done, "rows", wait);
+    if (wait.timeoutMs === undefined && wait.signal === undefined) return await done;
+    await this.waitFor(done, "rows", wait, isUpdate);
   }
 
   /** The parts cut into frames of about a block, values included. */
@@ -276,7 +306,7 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
       if (link === undefined) await this.functions.router.call(requests, handle, pushClock);
       else await link.call(requests, handle, { pushClock, isNaming });
     } catch (thrown) {
-      throw await this.explained(thrown);
+      throw await this.functions.explained(thrown, this.handle, {});
     }
   }
 
@@ -358,6 +388,8 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
     return rows.subarray(from * this.#width, to * this.#width);
   }
 }
+
+refuseFormer(Embedding, { clear: "drop()", element: "dtype", elements: "dim" });
 
 /** The rows of all frames of a call, pushed and pulled. */
 type RowArrays = { readonly rows: Float32Array; readonly landed: Float32Array };

@@ -141,7 +141,7 @@ test("a handler may answer later, and its request is its own meanwhile", async (
 test("a handler that never answers is the caller's deadline", async () => {
   const never = psFunction({ name: "never", request: {}, response: {}, handler: () => new Promise<Record<never, never>>(() => {}) });
   const { cluster, client } = await clusterWith([never]);
-  await assert.rejects(cluster.run(client.call(never, { server: 0 }, {}, { deadlineMs: 50 })), (error) =>
+  await assert.rejects(cluster.run(client.call(never, { server: 0 }, {}, { timeoutMs: 50 })), (error) =>
     isWeighbridgeError(error, "DEADLINE"),
   );
 });

@@ -2,13 +2,15 @@
 // whose error says what the call waits for. The router finds the servers and sends (router.ts); requests that are made
 // again and again go to it directly.
 
-import { checkWait, Deferred, type WaitOptions } from "../base/deferred.ts";
-import { isWeighbridgeError, type WeighbridgeError } from "../base/errors.ts";
+import { checkNotAborted, checkWait, Deferred, type WaitOptions } from "../base/deferred.ts";
+import { isWeighbridgeError, restated, WeighbridgeError } from "../base/errors.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { parameterState } from "../contracts/parameters.ts";
-import { isMissingThere } from "../wire/failure.ts";
+import { tellsOutcome } from "../peer/call-outcome.ts";
+import { unheard } from "../peer/unheard-update.ts";
+import { isMissingThere, nearestFunction } from "../wire/failure.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
-import { callText, explainedDeadline, missingFailure } from "./call-failures.ts";
+import { callText } from "./call-failures.ts";
 import type { ParameterHandle } from "./parameter-handle.ts";
 import type { AnyRequest, FunctionCallSettings, FunctionLoad, FunctionRequest, Recut } from "./router/function-request.ts";
 import type { Route } from "./router/server-directory.ts";
@@ -97,7 +99,7 @@ export class FunctionClient {
     const request = { parameter: subject.parameter, name: subject.name };
     const requests = this.servers.map((server) => ({ to: { server }, request, priority: FIRST_PRIORITY, answered }));
     const nobodyWaits = (): undefined => undefined;
-    const all = this.callEach(parameterState, requests, { deadlineMs: EXPLAIN_MS, signal }).then(nobodyWaits, nobodyWaits);
+    const all = this.callEach(parameterState, requests, { timeoutMs: EXPLAIN_MS, signal }).then(nobodyWaits, nobodyWaits);
     return explainedDeadline(thrown, await Promise.race([told.promise, all]));
   }
 
@@ -180,8 +182,48 @@ export class FunctionClient {
     checkWait(options);
     if (requests.length === 0) return;
     const { subject, ...wait } = options;
-    const { left, done } = this.router.send(requests, subject);
-    if (left !== undefined) await this.router.waits.wait(left, "room in the queues to the servers", wait);
-    await this.wait(done, what, options);
+    let ended: Promise<void> | undefined;
+    try {
+      checkNotAborted(what, wait);
+      const { left, done } = this.router.send(requests, subject);
+      ended = left === undefined ? done : left.then(() => done);
+      if (left !== undefined) {
+        ended.catch(() => {}); // nobody waits for it where the wait for room ends first
+        await this.router.waits.wait(left, "room in the queues to the servers", wait);
+      }
+      await this.wait(done, what, options);
+    } catch (thrown) {
+      throw ended !== undefined && requests.some(({ fn }) => tellsOutcome(fn)) ? unheard(thrown, ended) : thrown;
+    }
   }
+}
+
+/**
+ * The same DEADLINE, with what the servers say that the call waits for; undefined when they say that none waits there.
+ */
+function explainedDeadline(error: WeighbridgeError, waits: string | undefined): WeighbridgeError {
+  if (waits === undefined) return error;
+  return restated(error, `${error.message}: it waits ${waits}`);
+}
+
+/** Of a function that every server was asked for, and not every one has: who does, and who does not. */
+function missingFailure(
+  error: WeighbridgeError,
+  { name }: Contract,
+  { servers, hasAnswered }: { readonly servers: readonly number[]; readonly hasAnswered: (server: number) => boolean },
+): WeighbridgeError {
+  const names = (isKnown: boolean): string =>
+    servers
+      .filter((server) => hasAnswered(server) === isKnown)
+      .map((server) => `server ${server}`)
+      .join(", ");
+  const known = names(true) === "" ? "" : `, but on ${names(true)}`;
+  const message = `no function ${JSON.stringify(name)} on ${names(false)}${known}: start every server with the same --functions${nearestFunction(name, toldBy(error))}`;
+  const { outcome, parts } = error;
+  return new WeighbridgeError("UNKNOWN_FUNCTION", message, { outcome, parts, cause: error });
+}
+
+/** What the server said, without the name that `namedFailure` put before it. */
+function toldBy({ message, cause }: WeighbridgeError): string {
+  return isWeighbridgeError(cause) ? cause.message : message;
 }

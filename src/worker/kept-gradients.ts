@@ -57,10 +57,8 @@ export class KeptGradients {
 
   /** Takes out all that is kept, to be sent as it is. Throws ARENA_FULL. */
   takeAll(spans: ArenaSpans): FlushedBlock[] {
-    const { arena, kernels } = this.#codecs;
-    const full = [...this.#residuals.entries()].filter(
-      ({ address, floatCount }) => !isZero(arena.floats.subarray(address >>> 2, (address >>> 2) + floatCount)),
-    );
+    const { kernels } = this.#codecs;
+    const full = this.#full();
     const rooms = spans.guard(() => full.map(({ floatCount }) => spans.takeFloats(floatCount)));
     return full.map(({ block, address, floatCount }, i) => {
       const gradients = rooms[i] as Float32Array;
@@ -68,6 +66,18 @@ export class KeptGradients {
       kernels.zero(address, floatCount * FLOAT_BYTES);
       return { block, gradients, isLost: false, isSent: false };
     });
+  }
+
+  get isEmpty(): boolean {
+    return this.#full().length === 0;
+  }
+
+  /** The residuals that are not zero. */
+  #full(): { readonly block: number; readonly address: number; readonly floatCount: number }[] {
+    const { floats } = this.#codecs.arena;
+    return [...this.#residuals.entries()].filter(
+      ({ address, floatCount }) => !isZero(floats.subarray(address >>> 2, (address >>> 2) + floatCount)),
+    );
   }
 
   /** What is not sent stays (KeptGradients.E3). */

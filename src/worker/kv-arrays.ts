@@ -47,13 +47,14 @@ export type KvArrays = {
   readonly elementBytes: number;
 };
 
+/** Called when a request has ended, with the error if it failed. */
 export type KvCallback = (error?: WeighbridgeError) => void;
 
 /** Of the caller, as they are: a copy of them would take as long as all checks of a small request. */
 export type KvRequestOptions = {
   /** 0 if left out, as the priority is. */
-  readonly cmd?: number;
-  readonly priority?: number;
+  readonly cmd?: number | undefined;
+  readonly priority?: number | undefined;
   readonly callback?: KvCallback | undefined;
 };
 

@@ -9,12 +9,13 @@
 //       last keys, never of all. Of the whole parts, because a handle on the server may take a request only as a whole:
 //       its frames stay in order, and a write counts as waiting until its last frame has left.
 
-import type { WeighbridgeError } from "../base/errors.ts";
+import type { UpdateOutcome, WeighbridgeError } from "../base/errors.ts";
 import { kvPush } from "../contracts/kv.ts";
 import { KEY_BYTES } from "../kernel/elements.ts";
 import type { Cuts } from "../keys/key-list.ts";
 import type { AnswerLanding } from "../peer/answer-landing.ts";
 import type { Call } from "../peer/call.ts";
+import { outcomeOf } from "../peer/call-outcome.ts";
 import type { FrameBatch } from "../peer/frame-batch.ts";
 import type { TrackedRequest } from "../peer/request-tracker.ts";
 import { APP_CUT, BLOCK_BYTES, type FrameHeader } from "../wire/frame.ts";
@@ -23,7 +24,7 @@ import { type KvPart, type KvSpan, uniformSpans, variableSpans } from "../wire/k
 import type { KvArrays, KvCallback, KvFunctionId, KvOwner, KvRequestOptions, KvSpecial } from "./kv-arrays.ts";
 import { byteCountOf, encodeKv, encodeWithdrawnKv, type KvFrame, kvDestination, takeAnswer } from "./kv-frame.ts";
 import type { Landing } from "./kv-landing.ts";
-import { type Fate, fateOf, type PartOutcome } from "./part-outcome.ts";
+import type { Piece } from "./part-outcome.ts";
 
 export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
   // Declared: to define what the constructor sets would set it to undefined first, for every small request.
@@ -54,7 +55,7 @@ export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
   error: WeighbridgeError | undefined;
   waiting: PromiseWithResolvers<void> | undefined;
   /** Of an update in several frames, by those that have ended; undefined before the first has. */
-  outcomes: PartOutcome[] | undefined;
+  outcomes: Piece[] | undefined;
   #openFrames = 0;
   #refusedFrames = 0;
   // As a call: one that carries all of it to one server.
@@ -148,9 +149,9 @@ export class KvRequest implements KvArrays, TrackedRequest, Call, KvFrame {
   }
 
   /** One of several frames of an update has ended at this server. */
-  note(server: number, fate: Fate): void {
+  note(server: number, outcome: UpdateOutcome): void {
     this.outcomes ??= [];
-    this.outcomes.push({ fn: kvPush, server, fate });
+    this.outcomes.push({ server, outcome });
   }
 
   // Call and KvFrame.
@@ -322,7 +323,7 @@ export class KvCall implements Call, KvFrame {
   failed(error: WeighbridgeError): void {
     const request = this.kvRequest;
     if (request.owner.router?.kvRefused(this, error) === true) return;
-    if (request.isUpdate) request.note(this.server, fateOf(error));
+    if (request.isUpdate) request.note(this.server, outcomeOf(error, [this]));
     request.frameFailed(error);
   }
 

@@ -15,6 +15,7 @@
 //   LinkCalls.L3. What requests are sent from, and answers land in, is given back when the last of them has ended, also
 //       when nobody waits any more.
 
+import { isWeighbridgeError, withOutcome } from "../base/errors.ts";
 import { NAMED_LISTS_MAX } from "../contracts/rows.ts";
 import { type OpenKeyList, SentKeyLists } from "../wire/codecs/key-cache.ts";
 import { keySectionBound } from "../wire/codecs/key-codec.ts";
@@ -121,7 +122,11 @@ export class LinkCalls {
     } finally {
       this.#end(sending);
     }
-    sending.answers.check();
+    try {
+      sending.answers.check();
+    } catch (thrown) {
+      throw pushClock !== undefined && isWeighbridgeError(thrown) ? withOutcome(thrown, "applied") : thrown;
+    }
   }
 
   #begin(): Sending {
@@ -228,7 +233,7 @@ export class LinkCalls {
     const landed = (answer: Request): void => {
       if (landing.answered(answer as { readonly values: ArrayBufferView })) answered?.({ values });
     };
-    return { into: landing.into, passing: undefined, answered: landed };
+    return { into: landing.into, answered: landed };
   }
 }
 

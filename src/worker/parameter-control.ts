@@ -1,9 +1,9 @@
 // parameter-control — what a parameter's handle needs of its session: the worker's clock, the clipping of gradients,
 // and changes for everybody.
 
-import { checkWait, type WaitOptions } from "../base/deferred.ts";
+import { checkNotAborted, checkWait, type WaitOptions } from "../base/deferred.ts";
 import { badArgument, isWeighbridgeError, showValue, WeighbridgeError } from "../base/errors.ts";
-import { checkOptions, WAIT_NAMES } from "../base/known-options.ts";
+import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
 import type { ConsistencyMode } from "../consistency/consistency-phases.ts";
 import { type ParameterState, parameterClear, parameterConfigure, parameterCreate, parameterState } from "../contracts/parameters.ts";
 import { F64_SCAN, type FiniteScan } from "../kernel/finite-scan.ts";
@@ -18,7 +18,7 @@ import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import { count, list, object, oneOf, text } from "../wire/json-body.ts";
 import type { CatalogueClient } from "./catalogue-client.ts";
 import type { CallWait, FunctionClient } from "./function-client.ts";
-import type { CallOptions, ParameterCall, ReadOptions } from "./parameter.ts";
+import type { CallOptions, ParameterCall, PullOptions, PushPullOptions } from "./parameter.ts";
 import { ParameterHandle } from "./parameter-handle.ts";
 import { CLOCK_MAX, type PushNumbers } from "./worker-clock.ts";
 
@@ -48,20 +48,30 @@ export const AS_IT_IS: PushAdmission = { scale: 1, skips: false };
 /** Longer gradients are not looked through here: it would take a seventh of the time of pushing them. */
 export const WHOLE_CHECK_FLOATS = 262_144;
 
-/** What may change while training goes on. What is left out stays. */
-export type ParameterSettings = {
-  readonly learningRate?: number;
-  readonly schedule?: ScheduleSpec;
+/** What may change while training continues. What is left out stays. */
+export type ParameterSettings = WaitOptions & {
+  /** The rate from now on. */
+  readonly learningRate?: number | undefined;
+  /** The share of the rate that counts at a clock, from now on. */
+  readonly schedule?: ScheduleSpec | undefined;
   /** How many clocks a read may be behind; Infinity: any number. */
-  readonly staleness?: number;
+  readonly staleness?: number | undefined;
   /** How fresh reads are and when updates count, from a clock on; instead of `staleness`. */
-  readonly consistency?: Consistency;
+  readonly consistency?: Consistency | undefined;
   /** The clock before which that change does not begin. Left out, it begins as soon as it can. */
-  readonly fromClock?: number;
+  readonly fromClock?: number | undefined;
 };
 
 export const CALL_NAMES: readonly string[] = [...WAIT_NAMES, "priority"];
-const READ_NAMES: readonly string[] = [...CALL_NAMES, "clocksAhead"];
+const SETTING_NAMES: readonly string[] = ["learningRate", "schedule", "staleness", "consistency", "fromClock", ...WAIT_NAMES];
+const PULL_NAMES: readonly string[] = [...CALL_NAMES, "clocksAhead", "into"];
+const PUSH_PULL_NAMES: readonly string[] = [...CALL_NAMES, "into"];
+
+/** What a call says of an array where its options belong. */
+const INTO_MOVED: Readonly<Record<ParameterSpec["kind"], string>> = {
+  tensor: "into is an option now: pull({ into }), pullRows(rows, { into }), pushPull(push, pull, { into })",
+  table: "into is an option now: pull(keys, { into }), pushPull(push, keys, { into })",
+};
 
 /** A change begins so many clocks above the fastest worker: by then every server has heard of it. */
 const CLOCKS_AHEAD = 2;
@@ -124,28 +134,37 @@ export class ParameterControl implements PushCheck {
     return this.#options.clock.forCall;
   }
 
-  /** Throws BAD_ARGUMENT for options that a call cannot have. Written out: every push and pull passes it. */
+  /** Throws BAD_ARGUMENT for options that a call cannot have, ABORTED. Written out: every push and pull passes it. */
   checkCall(options: WaitOptions, known: readonly string[] = WAIT_NAMES): void {
+    if (ArrayBuffer.isView(options)) throw badArgument(`${this.#options.spec.name}: ${INTO_MOVED[this.#options.spec.kind]}`);
     checkWait(options);
+    if (options.signal?.aborted)
+      checkNotAborted(`a call of ${JSON.stringify(this.#options.spec.name)}, of which nothing was sent,`, options);
     for (const name in options)
       if (!known.includes(name)) checkOptions(options, known, `the options of a call of ${this.#options.spec.name}`);
   }
 
   /** How a call is sent at this worker's clock. Throws BAD_ARGUMENT. */
-  callNow(options: CallOptions = {}): ParameterCall {
-    this.checkCall(options, CALL_NAMES);
-    return { ...options, clock: this.clock };
+  callNow(options: CallOptions = {}, known: readonly string[] = CALL_NAMES): ParameterCall {
+    this.checkCall(options, known);
+    const { timeoutMs, signal, priority } = options;
+    return { timeoutMs, signal, priority, clock: this.clock };
   }
 
-  /** The same for a read as of so many clocks after this worker's own. Throws BAD_ARGUMENT, OUT_OF_RANGE. */
-  readAhead(options: ReadOptions): ParameterCall {
-    this.checkCall(options, READ_NAMES);
-    const { clocksAhead = 0, ...call } = options;
+  /** The same for a push and pull, whose values may land in an array of its options. */
+  pushPullNow(options: PushPullOptions<unknown>): ParameterCall {
+    return this.callNow(options, PUSH_PULL_NAMES);
+  }
+
+  /** The same for a pull, as of so many clocks after this worker's own. Throws BAD_ARGUMENT, OUT_OF_RANGE. */
+  readAhead(options: PullOptions<unknown>): ParameterCall {
+    this.checkCall(options, PULL_NAMES);
+    const { timeoutMs, signal, priority, clocksAhead = 0 } = options;
     const { name } = this.#options.spec;
     if (!(Number.isSafeInteger(clocksAhead) && clocksAhead >= 0))
       throw badArgument(`clocksAhead of ${name}: a whole number from 0 on, not ${showValue(clocksAhead)}`);
     const clock = this.clock + clocksAhead;
-    if (clock <= CLOCK_MAX) return { ...call, clock };
+    if (clock <= CLOCK_MAX) return { timeoutMs, signal, priority, clock };
     throw new WeighbridgeError("OUT_OF_RANGE", `clocksAhead of ${name}: clock ${clock} is above ${CLOCK_MAX}, the highest there is`);
   }
 
@@ -241,11 +260,11 @@ export class ParameterControl implements PushCheck {
    * still to come. When it rejects, some servers may have changed and others not. Throws BAD_ARGUMENT and
    * UNSUPPORTED, nothing changed.
    */
-  async configure(settings: ParameterSettings, wait: WaitOptions): Promise<number> {
+  async configure(settings: ParameterSettings): Promise<number> {
     const { spec } = this.#options;
-    this.checkCall(wait);
-    checkOptions(settings, ["learningRate", "schedule", "staleness", "consistency", "fromClock"], `the settings of ${spec.name}`);
-    const { consistency, fromClock = 0, ...others } = settings;
+    checkWaitOptions(settings, SETTING_NAMES, `the settings of ${spec.name}`);
+    const { consistency, fromClock = 0, timeoutMs, signal, ...others } = settings;
+    const wait = { timeoutMs, signal };
     if (consistency !== undefined && others.staleness !== undefined)
       throw badArgument(`the settings of ${spec.name}: a consistency has its own staleness; leave the other out`);
     if (!(Number.isSafeInteger(fromClock) && fromClock >= 0 && fromClock <= CLOCK_MAX)) throw badField("fromClock", "a clock", fromClock);
@@ -300,15 +319,15 @@ export class ParameterControl implements PushCheck {
    * The catalogue comes before the servers: a clear that does not reach all of them is finished by the worker that
    * makes the name anew. Before both, the servers say whether they have what this handle knows.
    */
-  async clear(wait: WaitOptions): Promise<void> {
-    const { functions, catalogue, parameter } = this.#options;
+  async drop(wait: WaitOptions): Promise<void> {
+    const { functions, catalogue, parameter, pushes } = this.#options;
     this.checkCall(wait);
     await this.#states(wait);
     const edition = await catalogue.clear(this.handle.name, wait);
     const cleared = await functions.steady();
-    const request = { parameter, edition, pushNumber: this.handle.pushNumber };
+    const request = { parameter, edition, pushNumber: pushes.last(parameter) };
     await functions.callAll(parameterClear, request, this.#scoped(wait)).finally(cleared);
-    this.handle.cleared();
+    pushes.cleared(parameter); // they do not count for one that is made anew
   }
 
   /** Some servers could not make it: those that did clear it, and the name is free. */

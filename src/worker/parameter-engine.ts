@@ -3,7 +3,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import { allEnded, type WaitOptions } from "../base/deferred.ts";
-import { isWeighbridgeError, unsupported } from "../base/errors.ts";
+import { isWeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { Arena } from "../kernel/arena.ts";
 import { addRows } from "../kernel/element-loops.ts";
@@ -20,15 +20,16 @@ import {
   type Wanted,
 } from "../store/parameter-spec.ts";
 import type { PsRowType } from "../store/row-types/ps-row-type.ts";
-import { elementOf, rowElements } from "../store/row-types/row-type-spec.ts";
+import { checkOpened, elementOf, rowElements } from "../store/row-types/row-type-spec.ts";
 import { TensorShape } from "../store/tensor-shape.ts";
 import { mergeOf } from "../store/updaters/optimizer-spec.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
 import type { CachedEmbedding } from "./cache/cached-embedding.ts";
 import type { CatalogueClient } from "./catalogue-client.ts";
-import { Collective } from "./collective.ts";
+import type { Collective } from "./collective.ts";
 import { Embedding } from "./embedding.ts";
 import { FunctionClient } from "./function-client.ts";
+import type { UpdateHolder } from "./held-updates.ts";
 import type { OpenParameter } from "./parameter.ts";
 import { ParameterControl } from "./parameter-control.ts";
 import { RowPlanner } from "./router/row-plan.ts";
@@ -45,14 +46,21 @@ export type ParameterEngineOptions = {
   readonly rank: number;
   /** For parameters whose links ask for it. */
   readonly compression?: GeneralCompression | undefined;
+  readonly openCollective: OpenCollective;
 };
 
-export class ParameterEngine {
+/** Opens a collective, as `Collective.open` does; in Node it is loaded only then. */
+export type OpenCollective = (mesh: WorkerMesh, wait: WaitOptions) => Promise<Collective>;
+
+export class ParameterEngine implements UpdateHolder {
   readonly functions: FunctionClient;
   readonly clock: WorkerClock;
+  /** Joins the other workers, once all that live have called it. */
+  readonly openCollective: OpenCollective;
   readonly #router: Router;
   readonly #catalogue: CatalogueClient;
   readonly #planner: RowPlanner;
+  readonly #tensorRows: RowPlanner;
   readonly #scan: FiniteScan;
   readonly #links: WorkerLinks;
   /** Of which top-k keeps something: the handle of each that was opened last. */
@@ -60,12 +68,17 @@ export class ParameterEngine {
   /** Those that are open: they are closed before the session is. */
   readonly #caches = new Set<CachedEmbedding>();
   readonly #pushes = new PushNumbers();
+  /** Whether clocks bind a parameter that was opened: its updates are sync, or its reads have a bound. */
+  isBoundByClocks = false;
 
-  constructor(router: Router, catalogue: CatalogueClient, { clock, log, rank, compression }: ParameterEngineOptions) {
+  constructor(router: Router, catalogue: CatalogueClient, options: ParameterEngineOptions) {
+    const { clock, log, rank, compression } = options;
+    this.openCollective = options.openCollective;
     this.#router = router;
     this.#catalogue = catalogue;
     this.functions = new FunctionClient(router);
     this.#planner = new RowPlanner(new Arena({ shared: false }), router, hashText(`${rank}`));
+    this.#tensorRows = RowPlanner.among(this.#planner.arena, [0], this.#planner.secret);
     this.#scan = new FiniteScan(this.#planner.arena);
     this.#links = new WorkerLinks({ functions: this.functions, planner: this.#planner, compression });
     this.clock = new WorkerClock({
@@ -91,17 +104,24 @@ export class ParameterEngine {
   async tensor(wanted: Wanted<TensorSpec>, wait: WaitOptions): Promise<Tensor> {
     if (isDescribed(wanted)) new TensorShape(wanted.shape); // throws before anything is made
     const { spec, ...open } = await this.#open(wanted, wait);
-    const tensor = new Tensor(spec, { ...open, shape: new TensorShape(spec.shape), arena: this.#planner.arena });
+    const tensor = new Tensor(spec, { ...open, shape: new TensorShape(spec.shape), rowPlanner: this.#tensorRows });
     if (open.link?.kept !== undefined) this.#keeping.set(spec.name, tensor);
     else this.#keeping.delete(spec.name);
     return tensor;
   }
 
-  /** As `tensor`. `rowType`: a user's own, which the spec names. */
-  async embedding<E extends RowElement>(wanted: Wanted<TableSpec>, wait: WaitOptions, rowType?: PsRowType): Promise<Embedding<E>> {
+  /**
+   * As `tensor`. `dtype`: what the caller says that its rows are made of. Throws SPEC_MISMATCH, also for one that is
+   * opened by its name and has another; UNSUPPORTED for rows of a user's own type without it.
+   */
+  async embedding<E extends RowElement>(
+    wanted: Wanted<TableSpec>,
+    wait: WaitOptions,
+    dtype?: RowElement | PsRowType,
+  ): Promise<Embedding<E>> {
     const { spec, ...open } = await this.#open(wanted, wait);
-    if (typeof spec.rowType === "object" && rowType === undefined)
-      throw unsupported(`${JSON.stringify(spec.name)} has rows of a type of its own, ${spec.rowType.name}: describe it, with that rowType`);
+    checkOpened(spec, dtype ?? (isDescribed(wanted) ? "f32" : undefined));
+    const rowType = typeof dtype === "object" ? dtype : undefined;
     const [element, { arena }, merge] = [elementOf(spec), this.#planner, mergeOf(spec.optimizer)];
     const rows = { arena, element, width: rowElements(spec), merge, rowType: rowType ?? { name: element, add: addRows } };
     const ofTable = { planner: this.#planner, caches: this.#caches, merge: spec.rowType === undefined ? merge : rowJoin(rows) };
@@ -114,21 +134,32 @@ export class ParameterEngine {
     const { functions, clock } = this;
     const common = { functions, catalogue: this.#catalogue, scan: this.#scan, clock, pushes: this.#pushes };
     const { control, spec } = await ParameterControl.open<S>(common, checked, wait);
+    this.isBoundByClocks ||= spec.updates === "sync" || spec.staleness !== undefined;
     return { functions, control, spec, link: this.#links.of(spec, control.handle) };
   }
 
-  /** Joins the other workers, once all that live have called it. */
-  async openCollective(mesh: WorkerMesh, wait: WaitOptions): Promise<Collective> {
-    return await Collective.open(mesh, wait);
+  // UpdateHolder
+
+  get hasHeld(): boolean {
+    return (
+      [...this.#caches].some((cache) => cache.statistics().rowsPending > 0) ||
+      [...this.#keeping.values()].some((tensor) => tensor.hasResidual)
+    );
   }
 
-  /**
-   * Closes the caches, and sends what top-k has kept of all tensors. Of one that was cleared, or lost with its server,
-   * nothing is left to send to.
-   */
-  async flush({ deadlineMs, signal }: WaitOptions): Promise<void> {
-    await Promise.all([...this.#caches].map((cache) => cache.close({ deadlineMs, signal })));
-    const call = { clock: this.clock.value, deadlineMs, signal };
+  async sendHeld(): Promise<void> {
+    await allEnded([...[...this.#caches].map((cache) => cache.flush()), this.#flushKept({})]);
+  }
+
+  /** Closes the caches, and sends what top-k has kept of all tensors. */
+  async flush({ timeoutMs, signal }: WaitOptions): Promise<void> {
+    await Promise.all([...this.#caches].map((cache) => cache.close({ timeoutMs, signal })));
+    await this.#flushKept({ timeoutMs, signal });
+  }
+
+  /** Of a tensor that was cleared, or lost with its server, nothing is left to send to. */
+  async #flushKept(wait: WaitOptions): Promise<void> {
+    const call = { clock: this.clock.value, ...wait };
     await allEnded(
       [...this.#keeping.values()].map((tensor) =>
         tensor.flushAt(call).catch((thrown: unknown) => {

@@ -46,16 +46,6 @@ export class ParameterHandle implements NamedParameter {
     return this.pushes.next(this.parameter, clock);
   }
 
-  /** That of the last push. */
-  get pushNumber(): number {
-    return this.pushes.last(this.parameter);
-  }
-
-  /** The parameter was cleared: pushes to it do not count for one that is made anew. */
-  cleared(): void {
-    this.pushes.cleared(this.parameter);
-  }
-
   /** The parameter was found or made there, in this incarnation. */
   found(server: number, incarnation: number): void {
     this.incarnations[server] = incarnation;

@@ -4,6 +4,8 @@
 
 import type { WaitOptions } from "../base/deferred.ts";
 import { badArgument } from "../base/errors.ts";
+import { moreThanOptions } from "../base/known-options.ts";
+import { STILL_OPEN, unheard } from "../peer/unheard-update.ts";
 import type { NonFiniteCounts } from "../store/updaters/updater.ts";
 import { wrongLength } from "./caller-array.ts";
 import type { FunctionClient } from "./function-client.ts";
@@ -11,19 +13,33 @@ import type { LinkCalls } from "./link-calls.ts";
 import type { ParameterControl, ParameterSettings } from "./parameter-control.ts";
 import type { ParameterHandle } from "./parameter-handle.ts";
 
-export type CallOptions = WaitOptions & {
+/** How a call of a tensor or an embedding is sent, and how long its caller waits. */
+export interface CallOptions extends WaitOptions {
   /** Higher overtakes lower between blocks. Defaults to 0. */
-  readonly priority?: number;
-};
+  readonly priority?: number | undefined;
+}
 
-export type ReadOptions = CallOptions & {
+/** The options of calls that read. */
+export interface ReadOptions extends CallOptions {
   /**
-   * Reads as of so many clocks after this worker's own, 0 by default: the read leaves now, behind what was pushed, and
-   * waits at the servers until the clocks in between have ended and the bound allows it. A caller that reads ahead
+   * Reads as of this many clocks after this worker's own, 0 by default: the read leaves now, behind what was pushed,
+   * and waits at the servers until the clocks in between have ended and the bound allows it. A caller that reads ahead
    * ends those clocks without waiting for the answer.
    */
-  readonly clocksAhead?: number;
-};
+  readonly clocksAhead?: number | undefined;
+}
+
+/** The options of a pull. */
+export interface PullOptions<A = Float32Array> extends ReadOptions {
+  /** Where the values land: an array of the right length, which the call returns, instead of a new one. */
+  readonly into?: A | undefined;
+}
+
+/** The options of a call that pushes and pulls. */
+export interface PushPullOptions<A = Float32Array> extends CallOptions {
+  /** Where the values land: an array of the right length, which the call returns, instead of a new one. */
+  readonly into?: A | undefined;
+}
 
 /** How a call of a parameter is sent. */
 export type ParameterCall = WaitOptions & {
@@ -49,15 +65,24 @@ export type OpenParameter = {
 /** What requests for a parameter are made with. */
 export type ParameterRequests = Pick<OpenParameter, "functions"> & { readonly handle: ParameterHandle };
 
+/** What tensors and embeddings have in common. */
 export abstract class Parameter {
+  /** The name by which all nodes know it. */
   readonly name: string;
+  /** @internal */
   protected readonly functions: FunctionClient;
+  /** @internal */
   protected readonly control: ParameterControl;
+  /** @internal */
   protected readonly link: LinkCalls | undefined;
+  /** @internal */
   protected readonly handle: ParameterHandle;
-  /** Its number on the wire. */
+  /** @internal Its number on the wire. */
   protected readonly number: number;
+  /** For what a wait says. */
+  readonly #quotedName: string;
 
+  /** @internal */
   constructor({ functions, control, link }: OpenParameter) {
     this.functions = functions;
     this.control = control;
@@ -65,15 +90,22 @@ export abstract class Parameter {
     this.handle = control.handle;
     this.name = control.handle.name;
     this.number = control.handle.parameter;
+    this.#quotedName = JSON.stringify(this.name);
   }
 
   /**
-   * Changes the learning rate, its schedule, the consistency or only its bound, for all workers, while training goes
-   * on. Returns the clock from which the change holds on every server: this worker's, or for a consistency one shortly
-   * ahead of the fastest worker. When it rejects, some servers may have changed and others not: call it again.
+   * Changes the learning rate, its schedule, the consistency or only its bound, for all workers, while training
+   * continues. Returns the clock from which the change holds on every server: this worker's, or for a consistency one
+   * shortly ahead of the fastest worker. When it rejects, some servers may have changed and others not: call it again.
+   *
+   * @example
+   * await w.configure({ learningRate: 0.001 });
+   * const from = await w.configure({ consistency: { ssp: 3 } });
    */
-  async configure(settings: ParameterSettings, options: WaitOptions = {}): Promise<number> {
-    return await this.control.configure(settings, options);
+  async configure(settings: ParameterSettings): Promise<number>;
+  async configure(settings: ParameterSettings, more?: unknown): Promise<number> {
+    if (more !== undefined) throw moreThanOptions(more, this.name);
+    return await this.control.configure(settings);
   }
 
   /**
@@ -85,27 +117,32 @@ export abstract class Parameter {
     return await this.control.nonFinite(options);
   }
 
-  /** For code that makes requests of its own for the parameter. */
+  /** @internal For code that makes requests of its own for the parameter. */
   openWith<T>(open: (requests: ParameterRequests) => T): T {
     return open({ functions: this.functions, handle: this.handle });
   }
 
-  /** Removes the parameter from the servers. */
-  async clear(options: WaitOptions = {}): Promise<void> {
-    await this.control.clear(options);
+  /** Removes the parameter from the servers, for all workers. */
+  async drop(options: WaitOptions = {}): Promise<void> {
+    await this.control.drop(options);
   }
 
-  /** Waits for calls that go on, and give back their memory, even when nobody waits for them any more. */
-  protected async waitFor(done: Promise<void>, what: string, { deadlineMs, signal }: WaitOptions): Promise<void> {
-    await this.functions.wait(done, `${what} of ${JSON.stringify(this.name)}`, { deadlineMs, signal, subject: this.handle });
+  /**
+   * @internal Waits for calls that go on, and give back their memory, even when nobody waits for them any more.
+   * `isUpdate`: whether they push something.
+   */
+  protected async waitFor(done: Promise<void>, what: string, { timeoutMs, signal }: WaitOptions, isUpdate: boolean): Promise<void> {
+    const whole = `${what} of ${this.#quotedName}${isUpdate ? STILL_OPEN : ""}`;
+    const wait = { timeoutMs, signal };
+    try {
+      await this.functions.router.waits.wait(done, whole, wait);
+    } catch (thrown) {
+      const told = await this.functions.explained(thrown, this.handle, wait);
+      throw isUpdate ? unheard(told, done) : told;
+    }
   }
 
-  /** The error for the caller of a call that failed. */
-  protected async explained(thrown: unknown): Promise<unknown> {
-    return await this.functions.explained(thrown, this.handle, {});
-  }
-
-  /** Throws BAD_ARGUMENT unless `values` is a Float32Array, VALUE_LENGTH unless it has so many elements. */
+  /** @internal Throws BAD_ARGUMENT unless `values` is a Float32Array, VALUE_LENGTH unless it has so many elements. */
   protected checkValues(values: Float32Array, expected: number, what: string): void {
     if (!(values instanceof Float32Array)) throw badArgument(`${this.name}: ${what} must be a Float32Array`);
     if (values.length !== expected) throw wrongLength(this.name, what, { length: values.length, width: expected });

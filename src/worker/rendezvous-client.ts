@@ -8,13 +8,13 @@
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
 import { badArgument, isWeighbridgeError, showValue, WeighbridgeError } from "../base/errors.ts";
-import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../base/known-options.ts";
+import { checkWaitOptions, moreThanOptions, WAIT_NAMES } from "../base/known-options.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { RENDEZVOUS } from "../contracts/coordination.ts";
 import type { RendezvousHeld, RendezvousName, RendezvousReply, RendezvousRequest, RendezvousValue } from "../wire/control.ts";
 import { RENDEZVOUS_NAME_LENGTH_MAX, RENDEZVOUS_VALUE_LENGTH_MAX } from "../wire/control.ts";
 
-export type RendezvousOptions = {
+export type RendezvousOptions = WaitOptions & {
   /** Which one of this name, 0, 1, 2 …: each is held once. */
   readonly generation: number;
   /** What this worker comes with; at most 1,024 characters. Defaults to "". */
@@ -25,8 +25,9 @@ export type RendezvousOptions = {
 const ASK_MS = 1000;
 const REMEMBERED_MAX = 16;
 const REMEMBERED_LENGTH_MAX = 65_536;
-const OPTION_NAMES: readonly string[] = ["generation", "value"];
-const LOOK_NAMES: readonly string[] = ["waitMs", ...WAIT_NAMES];
+const OPTION_NAMES: readonly string[] = ["generation", "value", ...WAIT_NAMES];
+const LOOK_NAMES: readonly string[] = ["waitMs", ...OPTION_NAMES];
+const WHAT = "the options of a rendezvous";
 
 export class RendezvousClient {
   readonly #membership: Membership;
@@ -43,30 +44,30 @@ export class RendezvousClient {
    * Waits until every worker that lives has come; resolves with everybody's value, by rank. Rejects with DEADLINE and
    * the ranks of those that are missing. Throws BAD_ARGUMENT.
    */
-  async meet(name: string, options: RendezvousOptions, wait: WaitOptions = {}): Promise<readonly RendezvousValue[]> {
-    const rendezvous = this.open(name, options, wait);
+  async meet(name: string, options: RendezvousOptions): Promise<readonly RendezvousValue[]>;
+  async meet(name: string, options: RendezvousOptions, more?: unknown): Promise<readonly RendezvousValue[]> {
+    if (more !== undefined) throw moreThanOptions(more, "a rendezvous");
+    const rendezvous = this.open(name, options);
     while (!(await rendezvous.isHeld()));
     return rendezvous.values;
   }
 
   /** For callers that do other things while they wait. Comes with the first look. `title` is for errors. */
-  open(name: string, options: RendezvousOptions, wait: WaitOptions = {}, title?: string): Rendezvous {
-    checkWaitOptions(wait);
-    checkOptions(options, OPTION_NAMES, "the options of a rendezvous");
-    const look: Look = (deadlineMs, waitMs) => this.look(name, options, { ...wait, deadlineMs, waitMs });
-    return new Rendezvous({ look, clock: this.#clock, title: title ?? titleOf({ name, generation: options.generation }), ...wait });
+  open(name: string, options: RendezvousOptions, title?: string): Rendezvous {
+    checkWaitOptions(options, OPTION_NAMES, WHAT);
+    const { generation, timeoutMs } = options;
+    const look: Look = (restMs, waitMs) => this.look(name, { ...options, timeoutMs: restMs, waitMs });
+    return new Rendezvous({ look, clock: this.#clock, title: title ?? titleOf({ name, generation }), timeoutMs });
   }
 
   /**
    * Comes, and waits for the others `waitMs` at most: then resolves with those who are missing. Throws BAD_ARGUMENT.
    */
-  async look(name: string, options: RendezvousOptions, wait: WaitOptions & { readonly waitMs: number }): Promise<RendezvousReply> {
-    checkOptions(options, OPTION_NAMES, "the options of a rendezvous");
-    checkWaitOptions(wait, LOOK_NAMES);
-    const { generation, value = "" } = options;
-    const { waitMs, deadlineMs, signal } = wait;
+  async look(name: string, options: RendezvousOptions & { readonly waitMs: number }): Promise<RendezvousReply> {
+    checkWaitOptions(options, LOOK_NAMES, WHAT);
+    const { generation, value = "", waitMs, timeoutMs, signal } = options;
     const request = checked({ name, generation, value, waitMs: Math.ceil(waitMs) });
-    const reply = await waitFor(this.#membership.callScheduler(RENDEZVOUS, request), titleOf(request), this.#clock, { deadlineMs, signal });
+    const reply = await waitFor(this.#membership.callScheduler(RENDEZVOUS, request), titleOf(request), this.#clock, { timeoutMs, signal });
     if (reply.values !== undefined) this.#remember({ name, generation, values: reply.values });
     return reply;
   }
@@ -79,8 +80,8 @@ export class RendezvousClient {
   }
 }
 
-type Look = (deadlineMs: number | undefined, waitMs: number) => Promise<RendezvousReply>;
-type RendezvousDetails = { readonly look: Look; readonly clock: Clock; readonly title: string; readonly deadlineMs?: number | undefined };
+type Look = (timeoutMs: number | undefined, waitMs: number) => Promise<RendezvousReply>;
+type RendezvousDetails = { readonly look: Look; readonly clock: Clock; readonly title: string; readonly timeoutMs?: number | undefined };
 
 /** A rendezvous that this worker comes to. */
 export class Rendezvous {
@@ -92,7 +93,7 @@ export class Rendezvous {
 
   constructor(details: RendezvousDetails) {
     this.#details = details;
-    this.#until = details.clock.nowMs() + (details.deadlineMs ?? Infinity);
+    this.#until = details.clock.nowMs() + (details.timeoutMs ?? Infinity);
   }
 
   /**
@@ -100,8 +101,8 @@ export class Rendezvous {
    * ranks.
    */
   async isHeld(waitMs: number = ASK_MS): Promise<boolean> {
-    const { look, clock, deadlineMs } = this.#details;
-    const restMs = deadlineMs === undefined ? undefined : Math.max(0, this.#until - clock.nowMs());
+    const { look, clock, timeoutMs } = this.#details;
+    const restMs = timeoutMs === undefined ? undefined : Math.max(0, this.#until - clock.nowMs());
     try {
       const { values, missing = [] } = await look(restMs, Math.min(waitMs, (restMs ?? Infinity) / 2));
       this.values = values ?? [];
@@ -115,10 +116,10 @@ export class Rendezvous {
   }
 
   #missed(): WeighbridgeError {
-    const { title, deadlineMs } = this.#details;
+    const { title, timeoutMs } = this.#details;
     const missing = this.#missing;
     const whom = missing.length === 0 ? "the scheduler" : `worker${missing.length > 1 ? "s" : ""} ${missing.join(", ")}`;
-    return new WeighbridgeError("DEADLINE", `waited ${deadlineMs} ms at ${title} for ${whom}`, { retryable: true });
+    return new WeighbridgeError("DEADLINE", `waited ${timeoutMs} ms at ${title} for ${whom}`, { retryable: true });
   }
 }
 

@@ -59,7 +59,7 @@ class Worker {
   async pull(keys: KeyList): Promise<Float32Array> {
     const into = new Float32Array(keys.length * 2);
     this.stage.workerClock.value = 0;
-    await this.table.pull(keys, into);
+    await this.table.pull(keys, { into });
     return into;
   }
 
@@ -125,7 +125,7 @@ test("a plan gives all memory back once the calls that took its place have ended
   const idleBytes = planner.arena.usedBytes;
   stage.change([0, 1, 2], turned(3));
   const pushed = table.push(LIST, new Float32Array(600));
-  const both = table.pushPull({ keys: LIST, gradients: new Float32Array(600) }, LIST, new Float32Array(600));
+  const both = table.pushPull({ keys: LIST, gradients: new Float32Array(600) }, LIST, { into: new Float32Array(600) });
   await stage.drain();
   await Promise.all([pushed, both]);
   assert.equal(planner.arena.usedBytes, idleBytes);
@@ -135,7 +135,7 @@ test("a push and pull of rows that is cut again reads what it has pushed (Router
   const { stage, worker } = started();
   const into = new Float32Array(600);
   stage.change([0, 1, 2], turned(3));
-  const done = worker.table.pushPull({ keys: LIST.subarray(0, 200), gradients: new Float32Array(400).fill(5) }, LIST, into);
+  const done = worker.table.pushPull({ keys: LIST.subarray(0, 200), gradients: new Float32Array(400).fill(5) }, LIST, { into });
   await stage.drain();
   await done;
   assert.ok(into.every((value) => value === 5));
@@ -147,7 +147,7 @@ test("blocks of a tensor go to their new owners as they are, and their values la
   const [gradient, into] = [new Float32Array(size).fill(2), new Float32Array(size)];
   stage.change([0, 1, 2], turned(3));
   const pushed = worker.tensor.push(gradient);
-  const both = worker.tensor.pushPull(gradient, into);
+  const both = worker.tensor.pushPull(gradient, "all", { into });
   await stage.drain();
   await Promise.all([pushed, both]);
   assert.ok(into.every((value) => value === 4));
@@ -442,7 +442,7 @@ test("a caller that waits no longer, by deadline or abort, while its request is 
   const { stage, worker } = started();
   const gradients = new Float32Array(600).fill(1);
   const abort = new AbortController();
-  const late = worker.table.push(LIST, gradients, { deadlineMs: 5 });
+  const late = worker.table.push(LIST, gradients, { timeoutMs: 5 });
   const aborted = worker.table.push(LIST, gradients, { signal: abort.signal });
   const told = [
     assert.rejects(late, (error) => isWeighbridgeError(error, "DEADLINE")),
@@ -527,7 +527,10 @@ test("a push and pull whose answer was lost with its part counts once, and reads
   const into = new Float32Array(2 * LIST.length);
   const values = new Float32Array(worker.tensor.size);
   const gradients = new Float32Array(2 * LIST.length).fill(1);
-  const calls = [worker.table.pushPull({ keys: LIST, gradients }, LIST, into), worker.tensor.pushPull(values.slice().fill(1), values)];
+  const calls = [
+    worker.table.pushPull({ keys: LIST, gradients }, LIST, { into }),
+    worker.tensor.pushPull(values.slice().fill(1), "all", { into: values }),
+  ];
   await stage.clock.advance(0);
   const sent = stage.queuedCount;
   for (const [rank, count] of stage.router.servers.map((server) => [server, stage.queueOf(server).length] as const))
@@ -564,8 +567,8 @@ test("a push and pull whose answer is lost, and cannot be asked for, fails once,
     requestOf(rowsPush, { to: { server: 0 }, request: { ...of, keys }, failed: failed("push") }),
   ];
   const outcome = stage.router.call(requests, subject).then(
-    () => "",
-    ({ code }: WeighbridgeError) => code,
+    () => [],
+    ({ code, outcome, parts }: WeighbridgeError) => [code, outcome, parts],
   );
   await stage.clock.run();
   await stage.loseAnswer(0);
@@ -573,7 +576,7 @@ test("a push and pull whose answer is lost, and cannot be asked for, fails once,
   assert.deepEqual(heard, ["read UNKNOWN_PARAMETER", "released", "both UNKNOWN_PARAMETER"]);
   assert.equal(await isDone(outcome), false, "the push is still open");
   await stage.step(0);
-  assert.equal(await outcome, "UNKNOWN_PARAMETER");
+  assert.deepEqual(await outcome, ["UNKNOWN_PARAMETER", "applied", [{ server: 0, outcome: "applied" }]], "both pushes count");
   assert.equal(stage.router.openUpdates, 0);
   assert.equal(heard.length, 3);
 });

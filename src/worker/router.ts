@@ -27,19 +27,21 @@
 //       (Retirement.R1).
 
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
-import { badArgument, showValue, type WeighbridgeError } from "../base/errors.ts";
+import { badArgument, isWeighbridgeError, showValue, type UpdateOutcome, type WeighbridgeError, withOutcome } from "../base/errors.ts";
 import type { OpenWaits } from "../base/open-waits.ts";
 import type { Membership } from "../cluster/membership.ts";
 import type { Contract } from "../contracts/contract.ts";
 import { Placements } from "../keys/placement-of.ts";
 import type { Call, CallFate } from "../peer/call.ts";
+import { outcomeOfCall } from "../peer/call-outcome.ts";
 import { type FunctionCallOptions, functionCalls } from "../peer/function-call.ts";
+import { notSent } from "../peer/unheard-update.ts";
 import { placementOfError } from "../wire/failure.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
 import type { PlacementView } from "../wire/roster.ts";
 import { namedFailure } from "./call-failures.ts";
 import type { ParameterHandle } from "./parameter-handle.ts";
-import { type Fate, fateOf, partsFailure } from "./part-outcome.ts";
+import { type Piece, updateFailure } from "./part-outcome.ts";
 import { ClockMessages } from "./router/clock-messages.ts";
 import type { AnyRequest, FunctionLoad, FunctionRequest, Recut } from "./router/function-request.ts";
 import type { KvRoutes } from "./router/kv-routes.ts";
@@ -176,6 +178,11 @@ export class Router extends ServerDirectory {
   nextNumber(): number {
     this.#number = (this.#number + 1) % NUMBERS;
     return this.#number;
+  }
+
+  /** Whether requests wait here that have not left. */
+  get hasWaiting(): boolean {
+    return this.#queue.last !== undefined || this.#refused.length > 0;
   }
 
   /** Whether a handle does not know the incarnation of a server that calls go to now (ParameterHandle.L1). */
@@ -339,19 +346,28 @@ export class RequestGroup implements RequestOwner {
   ended(error?: WeighbridgeError): void {
     this.#failure ??= error;
     if (--this.#open > 0) return;
-    if (this.#failure !== undefined) this.#reject(partsFailure(this.#failure, this.requests));
+    if (this.#failure !== undefined) this.#reject(updateFailure(this.#failure, this.requests));
     else if (this.#crossed === undefined) this.#resolve();
-    else this.#resolve(this.#router.call(this.#crossed, this.#subject)); // once for each incarnation of a server
+    else this.#resolve(this.#callAgain(this.#crossed));
   }
 
   crossed(request: AnyRequest): void {
     this.#crossed ??= [];
     this.#crossed.push(request);
   }
+
+  /** Once for each incarnation of a server. An update among the requests of the group counts already. */
+  async #callAgain(crossed: readonly AnyRequest[]): Promise<void> {
+    try {
+      await this.#router.call(crossed, this.#subject);
+    } catch (thrown) {
+      throw isWeighbridgeError(thrown) ? updateFailure(thrown, this.requests) : thrown;
+    }
+  }
 }
 
 /** A request of a function on its way: its call, as the placement of an epoch has it. */
-export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
+export class RoutedRequest implements FunctionCallOptions<Fields, Fields>, Piece {
   readonly router: Router;
   readonly fn: Contract;
   readonly options: FunctionRequest<Fields, Fields>;
@@ -364,19 +380,20 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
   epoch = 0;
   calls: readonly Call[] = [];
   /** Of an update, when it has ended. */
-  fate: Fate;
+  outcome: UpdateOutcome | undefined;
+  /** What was sent in its place, cut by another placement. */
+  replacedBy: readonly RoutedRequest[] | undefined;
   // What its call is made of.
   readonly request: FieldValues<Fields>;
   readonly priority: number;
   readonly scope: number;
   readonly into: Uint8Array | undefined;
-  readonly passing: boolean | undefined;
   readonly answered: ((response: FieldValues<Fields>) => void) | undefined;
   number = 0;
 
   /** Throws BAD_ARGUMENT. */
   constructor(router: Router, { fn, options }: AnyRequest, subject: ParameterHandle | undefined, owner: RequestOwner) {
-    const { request, priority = 0, scope = 0, into, passing, answered } = options;
+    const { request, priority = 0, scope = 0, into, answered } = options;
     if (!Number.isFinite(priority)) throw badArgument(`a priority is a number, not ${showValue(priority)}`);
     this.router = router;
     this.fn = fn;
@@ -387,7 +404,6 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
     this.priority = priority;
     this.scope = scope;
     this.into = into === undefined ? undefined : new Uint8Array(into.buffer, into.byteOffset, into.byteLength);
-    this.passing = passing;
     this.answered =
       answered === undefined ? undefined : (response) => this.router.isUnknownIncarnation(subject, this.server) || answered(response);
     this.cut();
@@ -442,14 +458,15 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
       if (this.isCounted) router.updateEnded();
       router.call([options.keysUnknown()], this.subject).then(
         () => this.end(),
-        (thrown: WeighbridgeError) => this.end(thrown),
+        (thrown: unknown) => this.end(notSent(thrown) as WeighbridgeError),
       );
       return;
     }
     router.onFailure(error);
-    options.failed?.(error, fate);
+    const told = fn.isUpdate ? withOutcome(error, outcomeOfCall(fn, error, this.calls)) : error;
+    options.failed?.(told, fate);
     if (this.isCounted) router.updateEnded();
-    this.end(namedFailure(error, fn, this.subject), fate);
+    this.end(namedFailure(told, fn, this.subject), fate);
   }
 
   /** It has its answer, or has failed for good. */
@@ -460,7 +477,7 @@ export class RoutedRequest implements FunctionCallOptions<Fields, Fields> {
       if (error === undefined && clockMessages.hold === undefined) clockMessages.unheard[this.server] = undefined;
       else clockMessages.ended(this.server, error);
     }
-    if (this.fn.isUpdate) this.fate = error === undefined ? "applied" : fate === undefined ? fateOf(error) : "unsure";
+    if (this.fn.isUpdate) this.outcome = error === undefined ? "applied" : outcomeOfCall(this.fn, error, this.calls);
     this.owner.ended(error, fate);
   }
 

@@ -9,16 +9,17 @@
 //       counts, and the values are requested anew: they have seen the push, and maybe what came in between.
 
 import type { WaitOptions } from "../base/deferred.ts";
-import type { WeighbridgeError } from "../base/errors.ts";
-import { checkOptions } from "../base/known-options.ts";
+import { badArgument, showValue, type WeighbridgeError } from "../base/errors.ts";
+import { refuseFormer } from "../base/former-members.ts";
+import { checkOptions, moreThanOptions } from "../base/known-options.ts";
 import { tensorPull, tensorPush, tensorPushPull, tensorStart } from "../contracts/tensors.ts";
-import type { Arena } from "../kernel/arena.ts";
+import { failedUpdate } from "../peer/unheard-update.ts";
 import type { TensorSpec } from "../store/parameter-spec.ts";
 import type { TensorShape } from "../store/tensor-shape.ts";
 import { mergeOf } from "../store/updaters/optimizer-spec.ts";
 import { ArenaSpans } from "./arena-spans.ts";
 import { BlockRows, type RowGroup, type RowList } from "./block-rows.ts";
-import { CallerArray } from "./caller-array.ts";
+import { CallerArray, rowOf } from "./caller-array.ts";
 import { noteLost } from "./kept-gradients.ts";
 import { listLength } from "./key-lists.ts";
 import {
@@ -28,32 +29,35 @@ import {
   type OpenParameter,
   Parameter,
   type ParameterCall,
+  type PullOptions,
   type PushFrameCall,
-  type ReadOptions,
+  type PushPullOptions,
 } from "./parameter.ts";
 import { AS_IT_IS, type PushAdmission, type PushCheck, WHOLE_CHECK_FLOATS } from "./parameter-control.ts";
 import type { AnyRequest, Recut } from "./router/function-request.ts";
+import type { RowPlanner } from "./router/row-plan.ts";
 import { BlockRoute } from "./router/server-directory.ts";
 import { requestOf } from "./router.ts";
 
 /** Some rows, and a row of gradients for each. */
-export type RowsAndGradients = { readonly rows: RowList; readonly gradients: Float32Array };
+export type RowsAndGradients = {
+  /** Which rows are updated. */
+  readonly rows: RowList;
+  /** One gradient for each row, one after the other. */
+  readonly gradients: Float32Array;
+};
 
 export type OpenTensor = OpenParameter & {
   readonly shape: TensorShape;
-  /** Where rows are put in order. */
-  readonly arena: Arena;
+  /** Puts rows in order. It plans for one owner: whose a block is, the router knows. */
+  readonly rowPlanner: RowPlanner;
 };
 
 /** A block, or some of its rows, and where their values lie in the array of a call: from `begin` up to `end`. */
 type BlockPart = { readonly to: BlockRoute; readonly rows: Uint32Array; readonly begin: number; readonly end: number };
 
-/** What a call pulls: where its parts land, and who brings them on from there, if anybody has to. */
-type Landing = {
-  readonly parts: readonly BlockPart[];
-  readonly landed: Float32Array;
-  readonly deliver?: ((part: BlockPart, values: Float32Array) => void) | undefined;
-};
+/** What a call pulls, and where its parts land. */
+type Landing = { readonly parts: readonly BlockPart[]; readonly landed: Float32Array };
 
 const ALL_ROWS = new Uint32Array(0);
 
@@ -65,6 +69,13 @@ const ROW_LOADS = {
   pushPullRows: "wb/tensor/push-pull-rows",
 } as const;
 
+/** Whether these options of a call say only where values land: it is then sent like a call without options. */
+export function isOnlyInto(options: { readonly into?: unknown }): boolean {
+  if (options?.into === undefined) return false;
+  for (const name in options) if (name !== "into") return false;
+  return true;
+}
+
 /** What becomes of a push of these gradients, which were made of those that are given. Throws NOT_FINITE. */
 export function admissionOf(check: PushCheck, gradients: Float32Array, given: Float32Array): PushAdmission {
   const { scan, clips } = check;
@@ -72,24 +83,26 @@ export function admissionOf(check: PushCheck, gradients: Float32Array, given: Fl
   return isPlain && !clips ? AS_IT_IS : check.admit(gradients, given);
 }
 
+/** A dense parameter of a fixed shape. `session.tensor()` opens or makes one. */
 export class Tensor extends Parameter {
+  /** Its sizes, as they were given when it was made. */
   readonly shape: readonly number[];
   /** How many elements it has. */
   readonly size: number;
   readonly #blocks: TensorShape;
   readonly #spec: TensorSpec;
-  readonly #arena: Arena;
+  readonly #rowPlanner: RowPlanner;
   /** All blocks; each remembers its owner. */
   readonly #whole: readonly BlockPart[];
 
-  /** For the session alone. */
-  constructor(spec: TensorSpec, { shape, arena, ...open }: OpenTensor) {
+  /** @internal For the session alone. */
+  constructor(spec: TensorSpec, { shape, rowPlanner, ...open }: OpenTensor) {
     super(open);
     this.shape = spec.shape;
     this.size = shape.floatCount;
     this.#blocks = shape;
     this.#spec = spec;
-    this.#arena = arena;
+    this.#rowPlanner = rowPlanner;
     this.#whole = Array.from({ length: shape.blockCount }, (_, block) => {
       const begin = shape.firstFloat(block);
       return { to: new BlockRoute(this.number, block), rows: ALL_ROWS, begin, end: begin + shape.floatsOf(block) };
@@ -97,113 +110,146 @@ export class Tensor extends Parameter {
   }
 
   /**
+   * Row `i` of an array that `pull` or `pullRows` gave: a view, not a copy. Throws OUT_OF_RANGE for a row that the
+   * array does not have.
+   */
+  row(values: Float32Array, i: number): Float32Array {
+    return rowOf(values, i, { name: this.name, width: this.#blocks.width });
+  }
+
+  /**
    * Gives the tensor the values it begins with, in place of its initializer's. The first worker to come decides, block
    * by block; once it did, or anybody has pushed, or a checkpoint was restored, nothing is changed. So every worker may
    * call it, at any time. Resolves with whether the servers took all of these values, which travel as they are,
    * whatever the link carries. Throws VALUE_LENGTH, NOT_FINITE.
+   *
+   * @example
+   * const w = await session.tensor("w", { shape: [784], optimizer: { type: "sgd" } });
+   * const wereTaken = await w.start(pretrained); // false where another worker came first
    */
   async start(values: Float32Array, options: WaitOptions = {}): Promise<boolean> {
-    this.control.checkCall(options);
-    this.checkValues(values, this.size, "the values to begin with");
-    let takenCount = 0;
-    const answered = ({ isTaken }: { readonly isTaken: boolean }): void => {
-      if (isTaken) takenCount++;
-    };
-    const [parameter, scope] = [this.number, this.number];
-    const requests = this.#whole.map(({ to, begin, end }) => {
-      const request = { parameter, block: to.block, values: values.subarray(begin, end) };
-      return { to, scope, request, answered };
-    });
-    await this.functions.callEach(tensorStart, requests, { ...options, subject: this.handle });
-    return takenCount === this.#whole.length;
+    try {
+      this.control.checkCall(options);
+      this.checkValues(values, this.size, "the values to begin with");
+      let takenCount = 0;
+      const answered = ({ isTaken }: { readonly isTaken: boolean }): void => {
+        if (isTaken) takenCount++;
+      };
+      const [parameter, scope] = [this.number, this.number];
+      const requests = this.#whole.map(({ to, begin, end }) => {
+        const request = { parameter, block: to.block, values: values.subarray(begin, end) };
+        return { to, scope, request, answered };
+      });
+      await this.functions.callEach(tensorStart, requests, { ...options, subject: this.handle });
+      return takenCount === this.#whole.length;
+    } catch (thrown) {
+      throw failedUpdate(thrown);
+    }
   }
 
   /** Hands a gradient to the optimizer. Throws VALUE_LENGTH, NOT_FINITE. */
   async push(gradient: Float32Array, options?: CallOptions): Promise<void> {
-    const call = this.#now(options);
-    this.#checkWhole(gradient, "gradients");
-    const { scale, skips } = admissionOf(this.control, gradient, gradient);
-    if (!skips) await this.#send(this.#pushes(this.#whole, gradient, this.#pushCall(call, scale)), "the push", call, call.clock);
+    try {
+      const call = this.#now(options);
+      this.#checkWhole(gradient, "gradients");
+      const { scale, skips } = admissionOf(this.control, gradient, gradient);
+      if (!skips) await this.#send(this.#pushes(this.#whole, gradient, this.#pushCall(call, scale)), "the push", call, call.clock);
+    } catch (thrown) {
+      throw failedUpdate(thrown);
+    }
   }
 
   /** The values: in `into` if it is given, in a new array otherwise. Sees every earlier push of this worker. */
-  async pull(into: Float32Array = new Float32Array(this.size), options?: ReadOptions): Promise<Float32Array> {
-    const call = options === undefined ? this.#now(undefined) : this.control.readAhead(options);
+  async pull(options?: PullOptions): Promise<Float32Array>;
+  async pull(options?: PullOptions, more?: unknown): Promise<Float32Array> {
+    if (more !== undefined) throw moreThanOptions(more, this.name);
+    const call = this.#pullCall(options);
+    const into = options?.into === undefined ? new Float32Array(this.size) : options.into;
     this.#checkWhole(into, INTO);
     await this.#send(this.#pulls({ parts: this.#whole, landed: into }, call), "the pull", call);
     return into;
   }
 
-  /** A push, and what the tensor is right after it, block by block in one round trip. */
-  async pushPull(gradient: Float32Array, into: Float32Array = new Float32Array(this.size), options?: CallOptions): Promise<Float32Array> {
-    const call = this.#now(options);
-    this.#checkWhole(gradient, "gradients");
-    this.#checkWhole(into, INTO);
-    const { scale, skips } = admissionOf(this.control, gradient, gradient);
-    const landing = { parts: this.#whole, landed: into };
-    if (skips) await this.#send(this.#pulls(landing, call), "the pull", call);
-    else await this.#send(this.#pushPulls(this.#whole, gradient, landing, this.#pushCall(call, scale)), "the push-pull", call, call.clock);
-    return into;
-  }
-
   /** Gradients for some rows; those of a row that is named twice are added first. Throws OUT_OF_RANGE. */
   async pushRows(rows: RowList, gradients: Float32Array, options?: CallOptions): Promise<void> {
-    const call = this.#now(options);
-    this.#checkRows(gradients, rows, "gradients");
-    await this.#withSpans(call, async (spans) => {
-      const { sums, parts } = this.#pushed({ rows, gradients }, spans);
-      const { scale, skips } = admissionOf(this.control, sums, gradients);
-      if (skips || parts.length === 0) return;
-      await this.#send(this.#pushes(parts, sums, this.#pushCall(call, scale)), "the push", {}, call.clock);
-    });
+    try {
+      const call = this.#now(options);
+      this.#checkRows(gradients, rows, "gradients");
+      await this.#withSpans(call, true, async (spans) => {
+        const { sums, parts } = this.#pushed({ rows, gradients }, spans);
+        const { scale, skips } = admissionOf(this.control, sums, gradients);
+        if (skips || parts.length === 0) return;
+        await this.#send(this.#pushes(parts, sums, this.#pushCall(call, scale)), "the push", {}, call.clock);
+      });
+    } catch (thrown) {
+      throw failedUpdate(thrown);
+    }
   }
 
-  /** Some rows, in the order of the list. Throws OUT_OF_RANGE. */
-  async pullRows(rows: RowList, into?: Float32Array, options?: CallOptions): Promise<Float32Array> {
-    const values = into !== undefined ? into : this.#roomFor(rows);
-    const call = this.#now(options);
-    this.#checkRows(values, rows, INTO);
-    await this.#withSpans(call, async (spans) => {
-      const given = new CallerArray(values);
-      await this.#send(this.#pulls(this.#landing(rows, values, given, spans), call), "the pull", {});
-      given.check(this.name, false);
+  /** Some rows, in the order of the list: in `into` if it is given, in a new array otherwise. Throws OUT_OF_RANGE. */
+  async pullRows(rows: RowList, options?: PullOptions): Promise<Float32Array>;
+  async pullRows(rows: RowList, options?: PullOptions, more?: unknown): Promise<Float32Array> {
+    if (more !== undefined) throw moreThanOptions(more, this.name);
+    const call = this.#pullCall(options);
+    const into = options?.into === undefined ? this.#roomFor(rows) : options.into;
+    this.#checkRows(into, rows, INTO);
+    await this.#withSpans(call, false, async (spans) => {
+      await this.#land(rows, into, spans, false, async (landing) => await this.#send(this.#pulls(landing, call), "the pull", {}));
     });
-    return values;
-  }
-
-  /** Pushes some rows, and pulls the whole tensor as it is then, in one round trip per block. Throws OUT_OF_RANGE. */
-  async pushRowsPull(
-    rows: RowList,
-    gradients: Float32Array,
-    into: Float32Array = new Float32Array(this.size),
-    options?: CallOptions,
-  ): Promise<Float32Array> {
-    const call = this.#now(options);
-    this.#checkRows(gradients, rows, "gradients");
-    this.#checkWhole(into, INTO);
-    const whole = { parts: this.#whole, landed: into };
-    await this.#withSpans(call, async (spans) => await this.#pushRowsThenPull({ rows, gradients }, whole, call, spans));
     return into;
   }
 
-  /** Pushes some rows, and pulls others as they are then, in one round trip per block. Throws OUT_OF_RANGE. */
-  async pushPullRows(push: RowsAndGradients, pullRows: RowList, into?: Float32Array, options?: CallOptions): Promise<Float32Array> {
-    checkOptions(push, ["rows", "gradients"], `the pushed rows of ${this.name}`);
-    const values = into !== undefined ? into : this.#roomFor(pullRows);
-    const call = this.#now(options);
-    this.#checkRows(push.gradients, push.rows, "gradients");
-    this.#checkRows(values, pullRows, INTO);
-    await this.#withSpans(call, async (spans) => {
-      const given = new CallerArray(values);
-      await this.#pushRowsThenPull(push, this.#landing(pullRows, values, given, spans), call, spans);
-      given.check(this.name, true);
-    });
-    return values;
+  /**
+   * Pushes all of the tensor or some of its rows, and pulls all of it or some rows as they are right after that, block
+   * by block in one round trip. Throws VALUE_LENGTH, NOT_FINITE, OUT_OF_RANGE.
+   *
+   * @example
+   * const values = await w.pushPull(gradient, "all");
+   * const rows = await w.pushPull({ rows: [3, 7], gradients }, [3, 7], { into });
+   */
+  async pushPull(push: Float32Array | RowsAndGradients, pull: "all" | RowList, options?: PushPullOptions): Promise<Float32Array>;
+  async pushPull(
+    push: Float32Array | RowsAndGradients,
+    pull: "all" | RowList,
+    options?: PushPullOptions,
+    more?: unknown,
+  ): Promise<Float32Array> {
+    try {
+      if (more !== undefined) throw moreThanOptions(more, this.name);
+      const call = options === undefined || isOnlyInto(options) ? this.#now(undefined) : this.control.pushPullNow(options);
+      this.#checkPull(pull);
+      const isWhole = push instanceof Float32Array;
+      if (isWhole) this.#checkWhole(push, "gradients");
+      else this.#checkPushedRows(push);
+      const into = options?.into === undefined ? this.#roomFor(pull) : options.into;
+      if (pull === "all") this.#checkWhole(into, INTO);
+      else this.#checkRows(into, pull, INTO);
+      if (isWhole && pull === "all") {
+        const { scale, skips } = admissionOf(this.control, push, push);
+        const landing = { parts: this.#whole, landed: into };
+        if (skips) await this.#send(this.#pulls(landing, call), "the pull", call);
+        else await this.#send(this.#pushPulls(this.#whole, push, landing, this.#pushCall(call, scale)), "the push-pull", call, call.clock);
+      } else await this.#withSpans(call, true, async (spans) => await this.#pushPullRows(push, pull, into, call, spans));
+      return into;
+    } catch (thrown) {
+      throw failedUpdate(thrown);
+    }
   }
 
-  async #pushRowsThenPull(push: RowsAndGradients, landing: Landing, call: ParameterCall, spans: ArenaSpans): Promise<void> {
-    const { sums, parts } = this.#pushed(push, spans);
-    const { scale, skips } = admissionOf(this.control, sums, push.gradients);
+  async #pushPullRows(
+    push: Float32Array | RowsAndGradients,
+    pull: "all" | RowList,
+    into: Float32Array,
+    call: ParameterCall,
+    spans: ArenaSpans,
+  ): Promise<void> {
+    if (pull === "all") await this.#pushThenPull(push, { parts: this.#whole, landed: into }, call, spans);
+    else await this.#land(pull, into, spans, true, async (landing) => await this.#pushThenPull(push, landing, call, spans));
+  }
+
+  async #pushThenPull(push: Float32Array | RowsAndGradients, landing: Landing, call: ParameterCall, spans: ArenaSpans): Promise<void> {
+    const { sums, parts } = push instanceof Float32Array ? { sums: push, parts: this.#whole } : this.#pushed(push, spans);
+    const { scale, skips } = admissionOf(this.control, sums, push instanceof Float32Array ? push : push.gradients);
     if (skips || parts.length === 0) await this.#send(this.#pulls(landing, call), "the pull", {});
     else await this.#send(this.#pushPulls(parts, sums, landing, this.#pushCall(call, scale)), "the push-pull", {}, call.clock);
   }
@@ -213,60 +259,86 @@ export class Tensor extends Parameter {
    * What could not be sent is kept.
    */
   async flushResidual(options?: CallOptions): Promise<void> {
-    await this.flushAt(this.#now(options));
+    await this.#flush(() => this.#now(options));
   }
 
-  /** The same at a clock of the session's; for the session alone. */
+  /** @internal Whether top-k keeps something of it. */
+  get hasResidual(): boolean {
+    return this.link?.kept?.isEmpty === false;
+  }
+
+  /** @internal The same at a clock of the session's; for the session alone. */
   async flushAt(call: ParameterCall): Promise<void> {
-    const { kept } = this.link ?? {};
-    if (this.link === undefined || kept === undefined) return;
-    const spans = new ArenaSpans(this.#arena);
-    const left = kept.takeAll(spans);
-    const { clock, priority, pushNumber, scale } = this.#pushCall(call, 1);
-    const [parameter, scope, rows] = [this.number, this.number, ALL_ROWS];
-    const requests = left.map((each) => {
-      const { to } = this.#whole[each.block] as BlockPart;
-      const request = { parameter, block: each.block, clock, pushNumber, scale, rows, gradients: each.gradients };
-      const answered = (): void => {
-        each.isSent = true;
-      };
-      const failed = (error: WeighbridgeError): void => noteLost(each, error);
-      return requestOf(tensorPush, { to, scope, request, priority, answered, failed });
-    });
-    const pushClock = left.length === 0 ? undefined : clock;
-    const done = this.link
-      .call(requests, this.handle, { pushClock, isExact: true })
-      .catch((thrown: unknown) => {
-        kept.putBack(left);
-        throw thrown;
-      })
-      .finally(() => spans.release());
-    await this.waitFor(done, "what is left", call);
+    await this.#flush(() => call);
   }
 
-  /** Removes the parameter from the servers, and what top-k has kept of it. */
-  override async clear(options: WaitOptions = {}): Promise<void> {
-    await super.clear(options);
+  async #flush(callOf: () => ParameterCall): Promise<void> {
+    try {
+      const call = callOf();
+      const { kept } = this.link ?? {};
+      if (this.link === undefined || kept === undefined) return;
+      const spans = new ArenaSpans(this.#rowPlanner.arena);
+      const left = kept.takeAll(spans);
+      const { clock, priority, pushNumber, scale } = this.#pushCall(call, 1);
+      const [parameter, scope, rows] = [this.number, this.number, ALL_ROWS];
+      const requests = left.map((each) => {
+        const { to } = this.#whole[each.block] as BlockPart;
+        const request = { parameter, block: each.block, clock, pushNumber, scale, rows, gradients: each.gradients };
+        const answered = (): void => {
+          each.isSent = true;
+        };
+        const failed = (error: WeighbridgeError): void => noteLost(each, error);
+        return requestOf(tensorPush, { to, scope, request, priority, answered, failed });
+      });
+      const pushClock = left.length === 0 ? undefined : clock;
+      const done = this.link
+        .call(requests, this.handle, { pushClock, isExact: true })
+        .catch((thrown: unknown) => {
+          kept.putBack(left);
+          throw thrown;
+        })
+        .finally(() => spans.release());
+      await this.waitFor(done, "what is left", call, true);
+    } catch (thrown) {
+      throw failedUpdate(thrown);
+    }
+  }
+
+  /** Removes the parameter from the servers, for all workers, and what top-k has kept of it. */
+  override async drop(options: WaitOptions = {}): Promise<void> {
+    await super.drop(options);
     this.link?.kept?.close();
   }
 
   /** The rows of a push, each once, by block. Throws OUT_OF_RANGE (Tensor.T1), UNSUPPORTED, ARENA_FULL. */
   #pushed({ rows, gradients }: RowsAndGradients, spans: ArenaSpans): { readonly sums: Float32Array; readonly parts: readonly BlockPart[] } {
-    const named = new BlockRows(rows, this.#blocks, this.name, spans);
+    const named = this.#named(rows, spans);
     const sums = named.gradients(gradients, this.#blocks.width, mergeOf(this.#spec.optimizer));
     return { sums, parts: named.groups.map((group) => this.#partOf(group)) };
   }
 
-  /** Where rows land that the caller named; each block's are brought to `into` while the others are on their way. */
-  #landing(rows: RowList, into: Float32Array, given: CallerArray, spans: ArenaSpans): Landing {
+  /**
+   * Pulls rows that the caller named, to `into`: `pull` brings them to where they land. `isUpdate`: whether it pushes
+   * something before. Throws as `#pushed`, and BUFFER_DETACHED.
+   */
+  async #land(
+    rows: RowList,
+    into: Float32Array,
+    spans: ArenaSpans,
+    isUpdate: boolean,
+    pull: (landing: Landing) => Promise<void>,
+  ): Promise<void> {
     const { width } = this.#blocks;
-    const named = new BlockRows(rows, this.#blocks, this.name, spans);
-    const groups = new Map(named.groups.map((group) => [this.#partOf(group), group]));
-    const deliver = (part: BlockPart, values: Float32Array): void => {
-      // A call's `answered` must not throw.
-      if (given.isIntact) named.deliver(groups.get(part) as RowGroup, values, into, width);
-    };
-    return { parts: [...groups.keys()], landed: named.landing(into, width), deliver: named.isAsGiven ? undefined : deliver };
+    const given = new CallerArray(into);
+    const named = this.#named(rows, spans);
+    const landed = named.landing(into, width);
+    await pull({ parts: named.groups.map((group) => this.#partOf(group)), landed });
+    given.check(this.name, isUpdate);
+    named.deliver(landed, into, width);
+  }
+
+  #named(rows: RowList, spans: ArenaSpans): BlockRows {
+    return new BlockRows(rows, this.#blocks, this.name, { planner: this.#rowPlanner, spans });
   }
 
   #partOf({ block, rows, from, to }: RowGroup): BlockPart {
@@ -288,12 +360,11 @@ export class Tensor extends Parameter {
     return landing.parts.map((part) => this.#pullOf(part, landing, call));
   }
 
-  #pullOf(part: BlockPart, landing: Landing, { clock, priority }: FrameCall): AnyRequest {
-    const { to, rows } = part;
+  #pullOf({ to, rows, begin, end }: BlockPart, { landed }: Landing, { clock, priority }: FrameCall): AnyRequest {
     const [parameter, scope] = [this.number, this.number];
     const request = { parameter, block: to.block, clock, rows };
     const countedAs = rows.length === 0 ? undefined : ROW_LOADS.pull;
-    return requestOf(tensorPull, { to, scope, request, priority, countedAs, ...landingOf(part, landing) });
+    return requestOf(tensorPull, { to, scope, request, priority, countedAs, into: landed.subarray(begin, end) });
   }
 
   /** Both lists are in the order of the blocks (Tensor.T2). */
@@ -324,28 +395,30 @@ export class Tensor extends Parameter {
     const request = { ...at, pushRows, gradients: gradients.subarray(begin, end), pullRows: pull.rows };
     const answerLost = (): Recut => ({ requests: [this.#pullOf(pull, landing, call)], release: () => {} }); // Tensor.T3
     const countedAs = pushRows.length === 0 ? undefined : pull.rows.length === 0 ? ROW_LOADS.pushPull : ROW_LOADS.pushPullRows;
-    return requestOf(tensorPushPull, { to, scope: this.number, request, priority, countedAs, ...landingOf(pull, landing), answerLost });
+    const into = landing.landed.subarray(pull.begin, pull.end);
+    return requestOf(tensorPushPull, { to, scope: this.number, request, priority, countedAs, into, answerLost });
   }
 
   /** `what` completes "waiting for … of". `pushClock`: that of the push that these are. */
   async #send(requests: readonly AnyRequest[], what: string, wait: WaitOptions, pushClock?: number): Promise<void> {
     const { link, handle } = this;
     const done = link === undefined ? this.functions.router.call(requests, handle, pushClock) : link.call(requests, handle, { pushClock });
-    if (wait.deadlineMs !== undefined || wait.signal !== undefined) return await this.waitFor(done, what, wait);
+    if (wait.timeoutMs !== undefined || wait.signal !== undefined) return await this.waitFor(done, what, wait, pushClock !== undefined);
     try {
       await done;
     } catch (thrown) {
-      throw await this.explained(thrown);
+      throw await this.functions.explained(thrown, this.handle, {});
     }
   }
 
   /** Memory that is kept until the last call has ended, even when nobody waits for it any more. */
-  async #withSpans(wait: WaitOptions, run: (spans: ArenaSpans) => Promise<void>): Promise<void> {
-    const spans = new ArenaSpans(this.#arena);
+  async #withSpans(wait: WaitOptions, isUpdate: boolean, run: (spans: ArenaSpans) => Promise<void>): Promise<void> {
+    const spans = new ArenaSpans(this.#rowPlanner.arena);
     await this.waitFor(
       run(spans).finally(() => spans.release()),
       "rows",
       wait,
+      isUpdate,
     );
   }
 
@@ -355,13 +428,32 @@ export class Tensor extends Parameter {
     return options === undefined && workerClock.lost === undefined ? { clock: workerClock.value } : this.control.callNow(options);
   }
 
+  /** The same for a pull. */
+  #pullCall(options: PullOptions | undefined): ParameterCall {
+    return options === undefined || isOnlyInto(options) ? this.#now(undefined) : this.control.readAhead(options);
+  }
+
   /** That of a push whose requests are made now; its number is taken when they leave. */
   #pushCall({ clock, priority }: ParameterCall, scale: number): PushFrameCall {
     return { clock, priority, scale, pushNumber: this.handle.pushes.last(this.number) + 1 };
   }
 
-  #roomFor(rows: RowList): Float32Array {
-    return new Float32Array(listLength(rows, this.name) * this.#blocks.width);
+  /** A new array for what is pulled. */
+  #roomFor(pull: "all" | RowList): Float32Array {
+    return new Float32Array(pull === "all" ? this.size : listLength(pull, this.name) * this.#blocks.width);
+  }
+
+  /** Throws BAD_ARGUMENT for what names neither the whole tensor nor rows: an array to pull into, or nothing. */
+  #checkPull(pull: "all" | RowList): void {
+    if (pull === "all" || (typeof pull === "object" && pull !== null && !(pull instanceof Float32Array))) return;
+    const what = `${this.name}: what pushPull pulls must be "all" or a list of rows, got ${showValue(pull)}`;
+    throw badArgument(`${what}: call it as pushPull(gradient, "all", { into })`);
+  }
+
+  /** Tensor.T1 */
+  #checkPushedRows(push: RowsAndGradients): void {
+    checkOptions(push, ["rows", "gradients"], `the pushed rows of ${this.name}`);
+    this.#checkRows(push.gradients, push.rows, "gradients");
   }
 
   #checkRows(values: Float32Array, rows: RowList, what: string): void {
@@ -374,11 +466,8 @@ export class Tensor extends Parameter {
   }
 }
 
-function landingOf(
-  part: BlockPart,
-  { landed, deliver }: Landing,
-): { into: Float32Array; passing?: true; answered?: (answer: { values: ArrayBufferView }) => void } {
-  const into = landed.subarray(part.begin, part.end);
-  if (deliver === undefined) return { into };
-  return { into, passing: true, answered: ({ values }) => deliver(part, values as Float32Array) };
-}
+refuseFormer(Tensor, {
+  pushRowsPull: 'pushPull({ rows, gradients }, "all", options)',
+  pushPullRows: "pushPull({ rows, gradients }, rows, options)",
+  clear: "drop()",
+});

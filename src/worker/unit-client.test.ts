@@ -6,22 +6,18 @@ import { test } from "node:test";
 import type { Session } from "../api/session.ts";
 import { isWeighbridgeError } from "../base/errors.ts";
 import { EmbeddedCluster } from "../node/embedded-cluster.ts";
-import type { UnitOptions } from "./unit-client.ts";
+import type { UnitOptions } from "./units.ts";
 
 const OPTIONS: UnitOptions = { epoch: 0, batchCount: 7, partCount: 3, assignment: "even" };
 
 /** Does units until the epoch is over; those it did, in their order. */
 async function work(session: Session, options: UnitOptions, limit = Infinity): Promise<number[]> {
-  const feed = await session.units("train", options);
   const units: number[] = [];
-  while (units.length < limit) {
-    const unit = await feed.next({ deadlineMs: 20_000 });
-    if (unit === "over") break;
-    if (unit === "idle") continue;
-    units.push(unit.unit);
-    feed.done(unit);
+  for await (const unit of session.units("train", { ...options, timeoutMs: 20_000 })) {
+    units.push(unit.index);
+    unit.done();
+    if (units.length >= limit) break;
   }
-  await feed.close();
   return units;
 }
 
@@ -52,7 +48,8 @@ test("a worker that closes its feed early leaves the rest to the others, and a s
   const [one, two] = cluster.sessions;
   assert.ok(one !== undefined && two !== undefined);
   const early = await work(two, OPTIONS, 2);
-  const open = await two.units("other", OPTIONS);
+  const open = two.units("other", OPTIONS)[Symbol.asyncIterator]();
+  await open.next();
   await two.close({ barrier: false });
   await assert.rejects(open.next(), (error) => isWeighbridgeError(error, "CLOSED"));
   const rest = await work(one, OPTIONS);
@@ -64,10 +61,10 @@ test("a worker that closes its feed early leaves the rest to the others, and a s
 
 test("a worker that never says done is told so before it waits for ever", async () => {
   await using cluster = await EmbeddedCluster.start();
-  const feed = await cluster.session.units("train", { epoch: 0, batchCount: 2000, partCount: 1, assignment: "free" });
+  const options = { epoch: 0, batchCount: 2000, partCount: 1, assignment: "free", timeoutMs: 20_000 } as const;
   let begunCount = 0;
   const beginAll = async (): Promise<void> => {
-    while ((await feed.next({ deadlineMs: 20_000 })) !== "over") begunCount++;
+    for await (const unit of cluster.session.units("train", options)) begunCount += unit.parts;
   };
   await assert.rejects(beginAll(), {
     code: "QUEUE_FULL",
@@ -80,30 +77,33 @@ test("two workers that describe an epoch differently: the second is told the dif
   await using cluster = await EmbeddedCluster.start({ workers: 2 });
   const [one, two] = cluster.sessions;
   assert.ok(one !== undefined && two !== undefined);
-  await one.units("train", OPTIONS);
-  await assert.rejects(two.units("train", { ...OPTIONS, batchCount: 8 }), {
+  await one.units("train", OPTIONS)[Symbol.asyncIterator]().next();
+  await assert.rejects(work(two, { ...OPTIONS, batchCount: 8 }), {
     code: "SPEC_MISMATCH",
     message: 'the scheduler: epoch 0 of "train" has 7 batches, not 8, as it was described first',
   });
-  await two.units("train", OPTIONS);
+  assert.equal((await work(two, OPTIONS, 1)).length, 1);
 });
 
 test("options that make no sense are refused before anything is asked", async () => {
   await using cluster = await EmbeddedCluster.start();
   const { session } = cluster;
-  const refused = async (options: Partial<UnitOptions> & Record<string, unknown>, pattern: RegExp, name = "train"): Promise<void> => {
-    await assert.rejects(
-      session.units(name, { ...OPTIONS, ...options }),
+  const refused = (options: Partial<UnitOptions> & Record<string, unknown>, pattern: RegExp, name = "train"): void => {
+    assert.throws(
+      () => session.units(name, { ...OPTIONS, ...options }),
       (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && pattern.test(error.message),
     );
   };
-  await refused({ epoch: -1 }, /an epoch is a whole number from 0 up, not -1/);
-  await refused({ batchCount: 0 }, /at least one batch, not 0/);
-  await refused({ partCount: 1.5 }, /1 to 65536 parts, not 1.5/);
-  await refused({ assignment: "fair" as "free" }, /assigned "even", "free" or "rounds", not "fair"/);
-  await refused({ idleMs: -1 }, /idleMs/);
-  await refused({ idleMS: 1 }, /have no "idleMS"/);
-  await refused({}, /a name of 1 to 256 characters/, "");
-  await session.units("train", OPTIONS);
-  await refused({}, /has a feed already: close it first/);
+  refused({ epoch: -1 }, /an epoch is a whole number from 0 up, not -1/);
+  refused({ batchCount: 0 }, /at least one batch, not 0/);
+  refused({ partCount: 1.5 }, /1 to 65536 parts, not 1.5/);
+  refused({ assignment: "fair" as "free" }, /assigned "even", "free" or "rounds", not "fair"/);
+  refused({ idleMs: -1 }, /idleMs/);
+  refused({ idleMS: 1 }, /have no "idleMS"/);
+  refused({}, /a name of 1 to 256 characters/, "");
+  await session.units("train", OPTIONS)[Symbol.asyncIterator]().next();
+  await assert.rejects(
+    work(session, OPTIONS),
+    (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /is read already/.test(error.message),
+  );
 });

@@ -14,30 +14,11 @@ import { badArgument } from "../base/errors.ts";
 import { RunSet } from "../base/run-set.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { UNITS } from "../contracts/coordination.ts";
-import { epochProblem } from "../wire/units.ts";
-import type { Assignment, EpochDescription, Runs, UnitsAccount, UnitsClaim } from "../wire/units-claim.ts";
+import type { EpochDescription, Runs, UnitsAccount, UnitsClaim } from "../wire/units-claim.ts";
 import { UNIT_RUNS_MAX } from "../wire/units-claim.ts";
 import { UnitFeed } from "./unit-feed.ts";
+import { checkUnits, IDLE_MS, type UnitOptions, Units, type UnitsGround } from "./units.ts";
 
-export type UnitOptions = {
-  readonly epoch: number;
-  /** Global batches of the epoch. */
-  readonly batchCount: number;
-  /** Into how many parts each is cut. */
-  readonly partCount: number;
-  /**
-   * "even": worker r is given part r of every batch, the same in every run. "free": the next worker that asks gets the
-   * next part. "rounds": every batch is one round, dealt to the workers that are there, each with a share and all at
-   * one clock.
-   */
-  readonly assignment: Assignment;
-  /** In rounds: the most parts of a batch that this worker has room for; all by default. */
-  readonly partsMax?: number | undefined;
-  /** How long `next` waits for something to do before it says "idle". Defaults to 20. */
-  readonly idleMs?: number;
-};
-
-const IDLE_MS = 20;
 const ACCOUNTS_MAX = 8;
 const NAMES_MAX = 256;
 
@@ -56,15 +37,12 @@ export class UnitClient {
   }
 
   /** Throws BAD_ARGUMENT for a bad description, SPEC_MISMATCH if it differs from another worker's. */
-  async open(name: string, options: UnitOptions & { readonly firstClock?: number }, wait: WaitOptions = {}): Promise<UnitFeed> {
-    const { epoch, batchCount, partCount, assignment, partsMax = partCount, idleMs = IDLE_MS } = options;
-    const description: EpochDescription = { name, epoch, batchCount, partCount, assignment };
-    const bounds = idleMs >= 0 && partsMax >= 1 ? undefined : `idleMs is a time, not ${idleMs}, and partsMax at least 1, not ${partsMax}`;
-    const problem = epochProblem(description) ?? bounds;
-    if (problem !== undefined) throw badArgument(problem);
+  async open(name: string, options: UnitOptions & { readonly firstClock?: number }): Promise<UnitFeed> {
+    const description = checkUnits(name, options);
+    const { epoch, assignment, partsMax = options.partCount, idleMs = IDLE_MS, timeoutMs, signal } = options;
     const key = keyOf(description);
     // UnitClient.C1
-    if (this.#feeds.has(key)) throw badArgument(`epoch ${epoch} of "${name}" has a feed already: close it first`);
+    if (this.#feeds.has(key)) throw badArgument(`epoch ${epoch} of "${name}" is read already by a loop of this worker: end that one first`);
     const feed = new UnitFeed({
       ...{ description, clock: this.#clock, before: this.#accounts.get(key), idleMs: Math.max(1, Math.round(idleMs)) },
       ...(assignment === "rounds" ? { firstClock: options.firstClock ?? 0, partsMax: Math.floor(partsMax) } : {}),
@@ -73,13 +51,19 @@ export class UnitClient {
     });
     this.#feeds.set(key, feed);
     try {
-      await feed.open(wait);
+      await feed.open({ timeoutMs, signal });
     } catch (thrown) {
       this.#feeds.delete(key);
       throw thrown;
     }
     this.#accounts.delete(key);
     return feed;
+  }
+
+  /** The units of an epoch as a loop. Throws BAD_ARGUMENT. */
+  loop(name: string, options: UnitOptions, ground: Omit<UnitsGround, "open" | "time">): Units {
+    const open: UnitsGround["open"] = async (opened) => await this.open(name, opened);
+    return new Units({ ...ground, open, time: this.#clock }, name, options);
   }
 
   /** The first epoch from `epoch` on of which a feed was closed here when it was over; Infinity if there is none. */

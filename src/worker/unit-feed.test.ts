@@ -9,7 +9,7 @@ import { RunSet } from "../base/run-set.ts";
 import { SimClock } from "../testing/sim-clock.ts";
 import type { UnitsReply, UnitsRequest } from "../wire/units.ts";
 import type { Assignment } from "../wire/units-claim.ts";
-import { type Unit, UnitFeed } from "./unit-feed.ts";
+import { type LentUnit, UnitFeed } from "./unit-feed.ts";
 
 const NOTHING: UnitsReply = { isOver: false, units: [], lost: [], repeatedCount: 0, inherited: undefined };
 
@@ -67,7 +67,7 @@ class Stage {
     await opened;
   }
 
-  async nextUnit(): Promise<Unit> {
+  async nextUnit(): Promise<LentUnit> {
     const unit = await this.feed.next();
     assert.ok(typeof unit === "object", JSON.stringify(unit));
     return unit;
@@ -162,7 +162,7 @@ test("next keeps its deadline and its signal while the scheduler is away, and te
   const stage = new Stage();
   await stage.stock(0, 1);
   await stage.nextUnit();
-  const late = stage.feed.next({ deadlineMs: 30 });
+  const late = stage.feed.next({ timeoutMs: 30 });
   late.catch(() => {});
   await stage.clock.advance(30);
   await assert.rejects(late, { code: "DEADLINE", message: 'waited 30 ms for a unit of "train"' });
@@ -218,7 +218,7 @@ test("closing gives back what was not begun, tells what is done, and ends waits"
 test("a scheduler that is away cannot keep a feed from closing", async () => {
   const stage = new Stage();
   await stage.stock(0, 2);
-  const closing = stage.feed.close({ deadlineMs: 100 });
+  const closing = stage.feed.close({ timeoutMs: 100 });
   await stage.clock.advance(100);
   await closing;
   assert.equal(stage.endedCount, 1);
@@ -239,8 +239,8 @@ test("who is idle because others live and do not ask is told their names after i
   const opened = stage.feed.open({});
   await stage.answer({});
   await opened;
-  const idle = async (awaited: readonly number[] | undefined, deadlineMs: number): Promise<unknown> => {
-    const next = stage.feed.next({ deadlineMs });
+  const idle = async (awaited: readonly number[] | undefined, timeoutMs: number): Promise<unknown> => {
+    const next = stage.feed.next({ timeoutMs });
     next.catch(() => {}); // it is awaited below
     await stage.clock.advance(40);
     await stage.answer({ awaited });

@@ -25,10 +25,12 @@ import type { EpochDescription, Runs, UnitsAccount } from "../wire/units-claim.t
 import { UNIT_RUNS_MAX } from "../wire/units-claim.ts";
 
 /** Part `part` of global batch `batch`; in rounds `parts` of them from there on. */
-export type Unit = {
+export type LentUnit = {
   /** batch · partCount + part. */
   readonly unit: number;
+  /** The number of its global batch. */
   readonly batch: number;
+  /** Which part of the batch it is. */
   readonly part: number;
   /** In rounds: how many parts of the batch it has, from `part` on. */
   readonly parts?: number;
@@ -37,7 +39,7 @@ export type Unit = {
 };
 
 /** A unit, and its ordinals. */
-type Lent = { readonly unit: Unit; readonly from: number; readonly to: number };
+type Lent = { readonly unit: LentUnit; readonly from: number; readonly to: number };
 
 export type UnitFeedOptions = {
   readonly description: EpochDescription;
@@ -64,6 +66,7 @@ const DUES_MAX = 2 * LEASE_MAX;
 /** How much of the newest step counts in the mean. */
 const PACE_WEIGHT = 0.2;
 
+/** The units of an epoch that this worker is to work on. `session.units()` opens one. */
 export class UnitFeed {
   readonly #options: UnitFeedOptions;
   readonly #clock: Clock;
@@ -94,6 +97,7 @@ export class UnitFeed {
   #open: { readonly answer: Promise<void>; readonly isPatient: boolean } | undefined;
   #cancelFlush: CancelTimer | undefined;
 
+  /** @internal */
   constructor(options: UnitFeedOptions) {
     this.#options = options;
     this.#clock = options.clock;
@@ -102,6 +106,7 @@ export class UnitFeed {
     this.#repeatedCount = options.before?.repeatedCount ?? 0;
   }
 
+  /** @internal */
   get description(): EpochDescription {
     return this.#options.description;
   }
@@ -116,6 +121,7 @@ export class UnitFeed {
     return this.#stock.length > 0;
   }
 
+  /** Whether every unit of the epoch is done. */
   get isOver(): boolean {
     return this.#isOver;
   }
@@ -136,7 +142,7 @@ export class UnitFeed {
     if (this.description.assignment !== "rounds") this.#isRetired = true; // `close` gives back what is in stock
   }
 
-  /** The first request: throws SPEC_MISMATCH when another worker described the epoch differently. */
+  /** @internal The first request: throws SPEC_MISMATCH when another worker described the epoch differently. */
   async open(wait: WaitOptions): Promise<void> {
     await waitFor(this.#request({ isPatient: false }).answer, `the units of "${this.description.name}"`, this.#clock, wait);
   }
@@ -146,11 +152,12 @@ export class UnitFeed {
    * none for this worker now; under BSP and SSP they may need its `clock()` to go on. Throws DEADLINE, also when this
    * worker was idle for so long, over several calls, because others live and do not ask for their units; ABORTED,
    * CLOSED; SCHEDULER_UNREACHABLE when the scheduler has been away too long, after which it may be called again;
-   * QUEUE_FULL when so many units were begun that `done` must have been forgotten.
+   * QUEUE_FULL when so many units were begun that `done` must have been forgotten. `sinceMs`: when the caller began to
+   * wait for this unit, over several calls, all of which its `timeoutMs` bounds.
    */
-  async next(wait: WaitOptions = {}): Promise<Unit | "idle" | "over"> {
+  async next(wait: WaitOptions = {}, sinceMs?: number): Promise<LentUnit | "idle" | "over"> {
     checkWaitOptions(wait);
-    const [{ deadlineMs }, { name, epoch }] = [wait, this.description];
+    const [{ timeoutMs }, { name, epoch }] = [wait, this.description];
     const rest = restOf(wait, this.#clock);
     for (;;) {
       if (this.#isClosed) throw new WeighbridgeError("CLOSED", `the units of epoch ${epoch} of "${name}" were closed`);
@@ -162,7 +169,7 @@ export class UnitFeed {
       const open = this.#open ?? this.#request({ isPatient: true });
       await waitFor(open.answer, `a unit of "${name}"`, this.#clock, rest());
       if (!open.isPatient || this.#stock.length > 0 || this.#isOver || this.#isClosed) continue;
-      this.#checkAwaited(deadlineMs);
+      this.#checkIdle(timeoutMs, sinceMs);
       return "idle"; // UnitFeed.F4
     }
   }
@@ -171,7 +178,7 @@ export class UnitFeed {
    * The unit's updates are acknowledged: nobody will be lent it again. Throws BAD_ARGUMENT for one that `next` did not
    * give, or not any more.
    */
-  done(unit: number | Unit): void {
+  done(unit: number | LentUnit): void {
     const number = typeof unit === "number" ? unit : unit.unit;
     const lent = this.#begun.get(number);
     if (lent === undefined) {
@@ -183,6 +190,11 @@ export class UnitFeed {
     this.#unreported.add(lent.from, lent.to);
     this.#notePace();
     this.#flushSoon();
+  }
+
+  /** As `done`; nothing for a unit that is done already, or given back. */
+  doneOnce(unit: number): void {
+    if (!this.#isClosed && this.#begun.has(unit)) this.done(unit);
   }
 
   /**
@@ -209,7 +221,7 @@ export class UnitFeed {
     await this.close();
   }
 
-  /** All this worker knows. */
+  /** @internal All this worker knows. */
   account(): UnitsAccount {
     const done = RunSet.of(this.#inherited.done);
     done.addRuns(this.#done.runs);
@@ -220,15 +232,17 @@ export class UnitFeed {
   }
 
   /** UnitFeed.F5 */
-  #checkAwaited(deadlineMs = Infinity): void {
-    if (this.#awaited === undefined || this.#clock.nowMs() - this.#awaited.sinceMs < deadlineMs) return;
-    const [{ ranks }, { name, epoch }] = [this.#awaited, this.description];
+  #checkIdle(timeoutMs = Infinity, sinceMs = this.#awaited?.sinceMs ?? Infinity): void {
+    if (this.#clock.nowMs() - sinceMs < timeoutMs) return;
+    const { name, epoch } = this.description;
+    const ranks = this.#awaited?.ranks ?? [];
     const who = `${ranks.length > 1 ? "workers" : "worker"} ${ranks.join(", ")}`;
-    const message = `waited ${deadlineMs} ms for ${who} to ask for units of epoch ${epoch} of "${name}": all workers that live have to`;
-    throw new WeighbridgeError("DEADLINE", message, { retryable: true });
+    const asking = `${who} to ask for units of epoch ${epoch} of "${name}": all workers that live have to`;
+    const holding = `a unit of epoch ${epoch} of "${name}": other workers hold those that are left`;
+    throw new WeighbridgeError("DEADLINE", `waited ${timeoutMs} ms for ${ranks.length > 0 ? asking : holding}`, { retryable: true });
   }
 
-  #begin(lent: Lent): Unit {
+  #begin(lent: Lent): LentUnit {
     this.#begun.set(lent.unit.unit, lent);
     this.#doneAtMs ??= this.#clock.nowMs();
     // UnitFeed.F2

@@ -4,9 +4,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
+import { Deferred } from "../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import { SILENT_LOG } from "../base/log.ts";
 import { SimClock } from "../testing/sim-clock.ts";
+import { takenOutError } from "../wire/failure.ts";
 import type { FunctionClient } from "./function-client.ts";
 import { LAST_PRIORITY, PushNumbers, WorkerClock } from "./worker-clock.ts";
 
@@ -268,6 +270,28 @@ test("a worker that has left finishes its clock, and stays outside until it is t
   assert.deepEqual([servers.clock.value, servers.asked], [5, ["join", "advance 5"]]);
 });
 
+test("a worker that steps aside returns at its clock, unless it pushed something at it (WorkerClock.J11)", async () => {
+  const servers = new Servers();
+  servers.clock.advanceTo(4);
+  await servers.clock.stepAside({});
+  servers.clocks = [4, 3];
+  await servers.clock.rejoin();
+  assert.equal(servers.clock.value, 4);
+  servers.pushes.next(1, 4);
+  await servers.clock.stepAside({});
+  await servers.clock.rejoin();
+  assert.equal(servers.clock.value, 5);
+});
+
+test("many clocks end with one message, and none that is over begins again (WorkerClock.J3)", async () => {
+  const servers = new Servers();
+  servers.clock.advanceTo(900);
+  servers.clock.advanceTo(7);
+  await setImmediate();
+  assert.deepEqual([servers.clock.value, servers.asked], [900, ["advance 900"]]);
+  assert.throws(() => servers.clock.advanceTo(2 ** 32), { code: "OUT_OF_RANGE" });
+});
+
 test("a join that is under way when a worker leaves is none that a later rejoin waits for", async () => {
   const servers = new Servers();
   const first = servers.clock.rejoin();
@@ -349,4 +373,196 @@ test("of more clocks than are kept the oldest are told as one, and no push is le
   assert.equal(all.length, 65);
   assert.deepEqual(new Set(all.slice(0, 2)), new Set(["36: 1 37", "36: 2 1"]));
   assert.equal(all.at(-1), "99: 1 100");
+});
+
+/** What it says when it is in the clock set again (WorkerClock.J14). */
+function rejoinsOf({ clock }: Servers): string[] {
+  const rejoined: string[] = [];
+  clock.onRejoined(({ message }) => rejoined.push(message));
+  return rejoined;
+}
+
+test("a worker that was taken for dead joins again without a call, and its next call fails once with NOT_JOINED (WorkerClock.J12)", async () => {
+  const servers = new Servers();
+  await servers.clock.join({});
+  const told: string[] = [];
+  servers.clock.onLost(({ code, message }) => told.push(`${code}: ${message}`));
+  const rejoined = rejoinsOf(servers);
+  servers.clocks = [5, 7];
+  servers.clock.wasDead();
+  assert.equal(servers.clock.forCall, 0, "no servers have answered yet");
+  await setImmediate();
+  await setImmediate();
+  const message =
+    "worker 1 was taken for dead, and out of the clock set: others have gone on without it; it has joined again, and stands at clock 7";
+  assert.deepEqual(told, [`NOT_JOINED: ${message}`]);
+  assert.deepEqual(rejoined, [message]);
+  assert.throws(() => servers.clock.forCall, { code: "NOT_JOINED", retryable: true, message });
+  assert.equal(servers.clock.forCall, 7);
+});
+
+test("a worker that was taken for dead joins once servers know that it lives, and not if it has left the clock set (WorkerClock.J12)", async () => {
+  const servers = new Servers();
+  await servers.clock.join({});
+  servers.failure = new WeighbridgeError("NODE_DEAD", "incarnation 1 is over", { retryable: true });
+  servers.clock.wasDead();
+  await setImmediate();
+  servers.failure = undefined;
+  await servers.time.advance(1000);
+  await setImmediate();
+  assert.deepEqual(servers.asked, ["join", "join", "join"]);
+  assert.throws(() => servers.clock.forCall, { code: "NOT_JOINED" });
+  await servers.clock.leave({});
+  servers.clock.wasDead();
+  assert.deepEqual(servers.asked, ["join", "join", "join", "leave"]);
+});
+
+test("a refusal of a server says that this worker is out before the scheduler does: listeners are told once, and a call after a refused clock fails (WorkerClock.J13)", async () => {
+  const servers = new Servers();
+  await servers.clock.join({});
+  const told: string[] = [];
+  servers.clock.onLost(({ code, message }) => told.push(`${code}: ${message}`));
+  const rejoined = rejoinsOf(servers);
+  const out = "worker 1 was taken for dead, and out of the clock set: others have gone on without it";
+  const later = `${out}; it joins again once the scheduler has heard of it`;
+  const refusal = takenOutError("incarnation 1 of worker 1 is over");
+  servers.clock.joinAgain(refusal); // of an update
+  servers.clock.joinAgain(refusal);
+  assert.deepEqual(told, [`NOT_JOINED: ${later}`]);
+  assert.equal(servers.clock.forCall, 0, "the call that was refused has said so");
+  servers.failure = refusal;
+  servers.clock.advance();
+  await setImmediate();
+  assert.throws(() => servers.clock.forCall, { code: "NOT_JOINED", retryable: true, message: later });
+  assert.deepEqual(rejoined, [], "no server has let it in");
+  servers.failure = undefined;
+  servers.clock.wasDead();
+  await setImmediate();
+  await setImmediate();
+  assert.throws(() => servers.clock.forCall, { message: `${out}; it has joined again, and stands at clock 1` });
+  assert.equal(told.length, 1);
+  assert.deepEqual(rejoined, [`${out}; it has joined again, and stands at clock 1`], "once it is in (WorkerClock.J14)");
+  await servers.time.advance(2000);
+  servers.clock.wasDead(); // another time
+  await setImmediate();
+  await setImmediate();
+  assert.deepEqual([told.length, rejoined.length], [2, 2]);
+});
+
+test("a refusal that arrives while this worker joins again, after the scheduler has said so, is told once (WorkerClock.J13)", async () => {
+  const servers = new Servers();
+  await servers.clock.join({});
+  const told: string[] = [];
+  servers.clock.onLost(({ message }) => told.push(message));
+  const rejoined = rejoinsOf(servers);
+  const answers = new Deferred<void>();
+  servers.answers = answers.promise;
+  servers.clock.wasDead();
+  servers.clock.joinAgain(takenOutError("incarnation 1 of worker 1 is over")); // of a read that was sent before
+  answers.resolve();
+  await setImmediate();
+  await setImmediate();
+  assert.equal(told.length, 1, told.join("\n"));
+  assert.equal(rejoined.length, 1, rejoined.join("\n"));
+  await servers.time.advance(2000);
+  servers.clock.wasDead(); // another time
+  await setImmediate();
+  await setImmediate();
+  assert.equal(told.length, 2);
+});
+
+test("a worker that joins again because servers ask for it tells listeners that it was out, when it hears of it (WorkerClock.J13)", async () => {
+  const servers = new Servers();
+  await servers.clock.join({});
+  const told: string[] = [];
+  servers.clock.onLost(({ code }) => told.push(code));
+  const rejoined = rejoinsOf(servers);
+  servers.clock.joinAgain(new WeighbridgeError("NOT_JOINED", "it has to join first", { retryable: true }));
+  servers.clock.wasDead();
+  await setImmediate();
+  await setImmediate();
+  assert.deepEqual(told, ["NOT_JOINED"]);
+  assert.equal(rejoined.length, 1, rejoined.join("\n"));
+  assert.equal(servers.clock.forCall, 0, "the call that was refused has said so");
+});
+
+test("however late the scheduler's word comes, behind a refusal and a join that servers asked for, it tells nothing again (WorkerClock.J13)", async () => {
+  const servers = new Servers();
+  await servers.clock.join({});
+  const told: string[] = [];
+  servers.clock.onLost(({ message }) => told.push(message));
+  const rejoined = rejoinsOf(servers);
+  servers.clock.joinAgain(takenOutError("incarnation 1 of worker 1 is over"));
+  servers.clock.joinAgain(new WeighbridgeError("NOT_JOINED", "it has to join first", { retryable: true }));
+  await setImmediate();
+  assert.deepEqual([told.length, rejoined.length], [1, 1]);
+  await servers.time.advance(5000); // the machine stood still
+  servers.clock.wasDead();
+  await setImmediate();
+  await setImmediate();
+  assert.deepEqual([told.length, rejoined.length], [1, 1], told.join("\n"));
+  assert.equal(servers.clock.forCall, 0, "it has not joined once more");
+  servers.clock.wasDead(); // another time
+  await setImmediate();
+  await setImmediate();
+  assert.deepEqual([told.length, rejoined.length], [2, 2]);
+});
+
+test("a join by the scheduler's word that is refused at first, and tried again late, tells nothing again (WorkerClock.J13)", async () => {
+  const servers = new Servers();
+  await servers.clock.join({});
+  const told: string[] = [];
+  servers.clock.onLost(({ message }) => told.push(message));
+  servers.failure = takenOutError("incarnation 1 of worker 1 is over");
+  servers.clock.joinAgain(servers.failure as WeighbridgeError);
+  servers.clock.wasDead(); // before a server has heard that it lives
+  await setImmediate();
+  servers.failure = undefined;
+  servers.clock.joinAgain(new WeighbridgeError("NOT_JOINED", "it has to join first", { retryable: true }));
+  await setImmediate();
+  await servers.time.advance(5000);
+  await setImmediate();
+  assert.equal(told.length, 1, told.join("\n"));
+  assert.equal(servers.asked.filter((ask) => ask === "join").length, 3, "it was in when it would have tried again");
+});
+
+test("a word that comes while a join is under way that fails leads to another join (WorkerClock.J12)", async () => {
+  const servers = new Servers();
+  await servers.clock.join({});
+  const told: string[] = [];
+  servers.clock.onLost(({ message }) => told.push(message));
+  servers.failure = new WeighbridgeError("NODE_DEAD", "incarnation 1 is over", { retryable: true });
+  servers.clock.joinAgain(new WeighbridgeError("NOT_JOINED", "it has to join first", { retryable: true }));
+  servers.clock.wasDead();
+  await setImmediate();
+  servers.failure = undefined;
+  await servers.time.advance(1000);
+  await setImmediate();
+  assert.equal(servers.asked.filter((ask) => ask === "join").length, 3);
+  assert.equal(told.length, 1, told.join("\n"));
+});
+
+test("once a heartbeat that left behind a join was answered without the word, the next word is of another time (WorkerClock.J15)", async () => {
+  const servers = new Servers();
+  await servers.clock.join({});
+  const told: string[] = [];
+  servers.clock.onLost(({ message }) => told.push(message));
+  const leftAtMs = servers.time.nowMs();
+  await servers.time.advance(10);
+  servers.clock.joinAgain(new WeighbridgeError("NOT_JOINED", "a server was restarted", { retryable: true }));
+  await setImmediate();
+  servers.clock.wasAlive(leftAtMs);
+  servers.clock.wasDead();
+  await setImmediate();
+  assert.equal(servers.asked.filter((ask) => ask === "join").length, 2, "the first answer says nothing of what came later");
+  assert.equal(told.length, 1);
+  servers.clock.joinAgain(new WeighbridgeError("NOT_JOINED", "a server was restarted", { retryable: true }));
+  await setImmediate();
+  await servers.time.advance(10);
+  servers.clock.wasAlive(servers.time.nowMs());
+  servers.clock.wasDead();
+  await setImmediate();
+  assert.equal(servers.asked.filter((ask) => ask === "join").length, 4);
+  assert.equal(told.length, 2);
+  assert.throws(() => servers.clock.forCall, { code: "NOT_JOINED" });
 });

@@ -23,16 +23,27 @@
 //   WorkerClock.J9. If servers dropped sync updates of a clock that this worker has ended, because they declared it
 //       dead, the next call fails once and names the clock, unless a call that failed has done so (WorkerClock.J2).
 //   WorkerClock.J10. A `rejoin` is a join that begins after it was called: everything pushed before is dropped.
+//   WorkerClock.J11. A worker that steps aside leaves, and spends no clock: it joins again at the clock at which it
+//       stood, or at that of the slowest member if that is later. It has pushed nothing at that clock.
+//   WorkerClock.J12. A worker that was taken for dead joins again as soon as it hears of it, also if no call has found
+//       out. The next call fails with NOT_JOINED then: others have gone on without it.
+//   WorkerClock.J13. A server that refuses something of a worker that it holds for dead tells it first. Listeners hear
+//       of it then, once for each time; the call that was refused fails, and so does the next call after a clock.
+//   WorkerClock.J14. A worker that was taken for dead tells those of `onRejoined` once it is in the set again, once for
+//       each time.
+//   WorkerClock.J15. Refusals, joins and the scheduler's word belong to one time until all have come, however late that
+//       is. A heartbeat that left after the join and is answered without the word shows that none comes.
 //   PushNumbers.N1. Every push has the next number, in the order in which pushes leave; its frames all carry it.
 //   PushNumbers.N2. Pushes of a clock are reported until every server knows them. Beyond CLOCKS_KEPT such clocks, the
 //       pushes of the oldest are reported as those of the next.
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../base/errors.ts";
+import { isWeighbridgeError, reasonOf, restated, WeighbridgeError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { PushReport } from "../consistency/push-counts.ts";
 import { clockAdvance, clockJoin } from "../contracts/clocks.ts";
+import { wasTakenOut } from "../wire/failure.ts";
 import type { FunctionClient } from "./function-client.ts";
 import type { Router } from "./router.ts";
 
@@ -55,6 +66,18 @@ const CLOCKS_KEPT = 64;
 
 /** How long after a failure the message to a server is repeated. */
 const TELL_AGAIN_MS = 500;
+
+/** A time for which this worker was out of the clock set, and of which the scheduler may still speak. */
+type Absence = {
+  /** Whether listeners know that it is, or was, out. */
+  isTold: boolean;
+  /** Whether they know that it is in again. */
+  isEndTold: boolean;
+  /** Whether the scheduler has said that it took this worker for dead. */
+  isHeard: boolean;
+  /** When it had joined again; undefined: it is out. */
+  endedAtMs: number | undefined;
+};
 
 export type WorkerClockOptions = {
   /** The worker's, for errors. */
@@ -80,6 +103,8 @@ export class WorkerClock {
   readonly #joiningAgain: () => void;
   readonly #clock: Clock;
   readonly #name: string;
+  readonly #lostListeners = new Set<(error: WeighbridgeError) => void>();
+  readonly #rejoinedListeners = new Set<(error: WeighbridgeError) => void>();
   // Plain fields that only this file changes: every call looks at them.
   /** How many clocks this worker has finished. */
   value = 0;
@@ -87,6 +112,7 @@ export class WorkerClock {
   #heard = 0;
   #isTellingAgain = false;
   #joining: Promise<void> | undefined;
+  #hasJoined = false;
   #hasLeft = false;
   /** Whether the last message about the end of a clock failed at a server: that was logged. */
   #isUnheard = false;
@@ -94,6 +120,8 @@ export class WorkerClock {
   lost: string | undefined;
   /** The same of the last join, also after a call got it. */
   #lastLost: string | undefined;
+  /** WorkerClock.J15 */
+  #absence: Absence | undefined;
 
   constructor({ name, clock, functions, router, log, pushes, joiningAgain }: WorkerClockOptions) {
     this.#name = name;
@@ -114,22 +142,27 @@ export class WorkerClock {
   }
 
   /** The failure that a caller gets: for a worker that is no member, only once it has joined again (WorkerClock.J2). */
-  async explained(error: WeighbridgeError, { signal, deadlineMs = Infinity }: WaitOptions): Promise<WeighbridgeError> {
+  async explained(error: WeighbridgeError, { signal, timeoutMs = Infinity }: WaitOptions): Promise<WeighbridgeError> {
     const joining = this.#joining;
     if (!isOutside(error) || joining === undefined) return error;
     try {
-      await waitFor(joining, "the clock set", this.#clock, { signal, deadlineMs: Math.min(deadlineMs, JOINED_MS) });
+      await waitFor(joining, "the clock set", this.#clock, { signal, timeoutMs: Math.min(timeoutMs, JOINED_MS) });
     } catch {
       return error; // of the join the log tells
     }
-    const { code, retryable, message } = error;
     this.lost = undefined;
     // spec/consistency.md, W5
     const again = "push again what it had pushed to parameters with sync updates at the clock that it had not ended";
-    return new WeighbridgeError(code, `${this.#lastLost ?? message}${this.#whereText}: ${again}`, { retryable, cause: error });
+    return restated(error, `${this.#lastLost ?? error.message}${this.#whereText}: ${again}`);
+  }
+
+  get #outText(): string {
+    return `${this.#name} was taken for dead, and out of the clock set: others have gone on without it`;
   }
 
   get #whereText(): string {
+    const { isTold, endedAtMs } = this.#absence ?? {};
+    if (isTold === true && endedAtMs === undefined) return "; it joins again once the scheduler has heard of it";
     return `; it has joined again, and stands at clock ${this.value}`;
   }
 
@@ -137,13 +170,17 @@ export class WorkerClock {
    * Ends this worker's iteration and begins the next one, whose number is returned (WorkerClock.J1). Servers that it
    * has left hear of it when it joins. Throws OUT_OF_RANGE (WorkerClock.J5).
    */
-  readonly advance = (): number => {
-    if (this.value >= CLOCK_MAX) {
+  readonly advance = (): number => this.advanceTo(this.value + 1);
+
+  /** Ends all clocks before this one, with one message. Changes nothing for a worker that stands there or above. */
+  advanceTo(clock: number): number {
+    if (clock <= this.value) return this.value;
+    if (clock > CLOCK_MAX) {
       const what = `this worker stands at clock ${this.value}, the highest there is`;
       const then = "save the parameters with saveParameter(), and load them in a new job";
       throw new WeighbridgeError("OUT_OF_RANGE", `${what}: it cannot end another one; ${then}`);
     }
-    this.value++;
+    this.value = clock;
     if (this.#hasLeft) {
       this.#hear(this.value); // nobody waits to hear of it
       return this.value;
@@ -151,10 +188,11 @@ export class WorkerClock {
     this.#tell().catch((thrown: unknown) => {
       if (!this.#isUnheard) this.#log.warn("a server did not hear of the end of a clock", { clock: this.value, reason: reasonOf(thrown) });
       this.#isUnheard = true; // those behind it fail alike
+      if (wasTakenOut(thrown)) this.lost ??= this.#outText; // WorkerClock.J13
       this.#tellAgain(thrown);
     });
     return this.value;
-  };
+  }
 
   async #tell(priority: number = LAST_PRIORITY): Promise<void> {
     const clock = this.value;
@@ -197,6 +235,7 @@ export class WorkerClock {
   async join(wait: WaitOptions): Promise<void> {
     const joined = this.#functions.joining();
     await this.#joinAll(wait).finally(joined);
+    this.#hasJoined = true;
   }
 
   async #joinAll(wait: WaitOptions): Promise<void> {
@@ -213,10 +252,12 @@ export class WorkerClock {
   async rejoin(): Promise<void> {
     this.#hasLeft = false;
     await this.#startJoining();
+    if (this.lost === this.#outText) this.lost = undefined; // its caller begins again
   }
 
   /** To be called for every call that failed (WorkerClock.J2). */
   joinAgain(error: WeighbridgeError): void {
+    if (wasTakenOut(error)) this.#tellOut();
     if (!isOutside(error) || this.#joining !== undefined || this.#hasLeft) return; // WorkerClock.J4
     this.#startJoining().catch((thrown: unknown) => this.#log.warn("joining the clock set again failed", { reason: reasonOf(thrown) }));
   }
@@ -254,9 +295,93 @@ export class WorkerClock {
     this.#log.warn("updates of a clock that this worker has ended do not count", { clocks: lost.join(", "), reason: why });
   }
 
+  /** As `leave`; a clock at which this worker has pushed nothing is not spent (WorkerClock.J11). */
+  async stepAside(wait: WaitOptions): Promise<void> {
+    await this.leave(wait, this.#pushes.hasPushedAt(this.value));
+  }
+
+  /** The scheduler says that this worker was taken for dead, and is alive again (WorkerClock.J12). */
+  wasDead(): void {
+    if (!this.#hasJoined || this.#hasLeft) return;
+    const absence = this.#absentNow();
+    if (absence.isHeard) return; // it joins again already
+    absence.isHeard = true;
+    if (absence.endedAtMs === undefined) this.#comeBack(absence);
+    else this.#report(absence);
+  }
+
+  /** The scheduler answered a heartbeat that left then, and spoke of no death (WorkerClock.J15). */
+  wasAlive(leftAtMs: number): void {
+    const { endedAtMs = Infinity } = this.#absence ?? {};
+    if (leftAtMs > endedAtMs) this.#absence = undefined;
+  }
+
+  #absentNow(): Absence {
+    this.#absence ??= { isTold: false, isEndTold: false, isHeard: false, endedAtMs: undefined };
+    return this.#absence;
+  }
+
+  /** Joins again by the scheduler's word, as often as it takes. */
+  #comeBack(absence: Absence): void {
+    const why = this.#outText;
+    const isAsked = this.#joining !== undefined; // the call that found out says so
+    const joining = this.#joining ?? this.#startJoining();
+    joining.then(
+      () => {
+        if (isAsked) return;
+        this.lost ??= why;
+        this.#lastLost = this.lost;
+      },
+      (thrown: unknown) => {
+        if (!isAsked) this.#log.warn("joining the clock set again failed", { reason: reasonOf(thrown) });
+        if (!isWeighbridgeError(thrown) || !thrown.retryable) return;
+        this.#clock.after(TELL_AGAIN_MS, () => {
+          if (this.#absence === absence && absence.endedAtMs === undefined && !this.#hasLeft) this.#comeBack(absence);
+        });
+      },
+    );
+  }
+
+  /** WorkerClock.J13 */
+  #tellOut(): void {
+    if (!this.#hasJoined || this.#hasLeft) return;
+    if (this.#absence?.endedAtMs !== undefined) this.#absence = undefined; // another time
+    const absence = this.#absentNow();
+    if (absence.isTold) return;
+    absence.isTold = true;
+    this.#tellListeners(this.#lostListeners);
+  }
+
+  /** This worker is in again. Where no word of the scheduler has come, it may have been a server that was restarted. */
+  #report(absence: Absence): void {
+    if (absence.isHeard) this.#absence = undefined;
+    else if (!absence.isTold) return;
+    if (!absence.isTold) this.#tellListeners(this.#lostListeners);
+    if (!absence.isEndTold) this.#tellListeners(this.#rejoinedListeners, this.lost); // WorkerClock.J14
+    absence.isTold = true;
+    absence.isEndTold = true;
+  }
+
+  #tellListeners(listeners: ReadonlySet<(error: WeighbridgeError) => void>, why = this.#outText): void {
+    const error = new WeighbridgeError("NOT_JOINED", `${why}${this.#whereText}`, { retryable: true });
+    for (const listener of [...listeners]) listener(error);
+  }
+
+  /** Calls `listener` with the error that says so (WorkerClock.J12, WorkerClock.J13). Returns how to stop. */
+  onLost(listener: (error: WeighbridgeError) => void): () => void {
+    this.#lostListeners.add(listener);
+    return () => this.#lostListeners.delete(listener);
+  }
+
+  /** Calls `listener` with the error that says what was lost (WorkerClock.J14). Returns how to stop. */
+  onRejoined(listener: (error: WeighbridgeError) => void): () => void {
+    this.#rejoinedListeners.add(listener);
+    return () => this.#rejoinedListeners.delete(listener);
+  }
+
   /** Nobody waits for this worker until `rejoin` (WorkerClock.J4). */
-  async leave(wait: WaitOptions): Promise<void> {
-    if (!this.#hasLeft) this.value = Math.min(CLOCK_MAX, this.value + 1); // WorkerClock.J5
+  async leave(wait: WaitOptions, endsClock = true): Promise<void> {
+    if (!this.#hasLeft && endsClock) this.value = Math.min(CLOCK_MAX, this.value + 1); // WorkerClock.J5
     const ended = this.#ended(this.value, true);
     this.#hear(this.value); // by leaving
     this.#hasLeft = true;
@@ -282,6 +407,9 @@ export class WorkerClock {
     });
     this.#joining = joining;
     await joining;
+    const absence = this.#absentNow();
+    absence.endedAtMs = this.#clock.nowMs();
+    this.#report(absence);
   }
 }
 
@@ -312,6 +440,10 @@ export class PushNumbers {
   /** All of them, for a server that is joined. */
   all(): Omit<PushReport, "clocks"> {
     return { parameters: Uint32Array.from(this.#last.keys()), numbers: Uint32Array.from(this.#last.values()) };
+  }
+
+  hasPushedAt(clock: number): boolean {
+    return this.#byClock.has(clock);
   }
 
   /** What was pushed at clocks below this one, and not heard of by all. */

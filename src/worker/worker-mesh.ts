@@ -37,6 +37,8 @@ export type WorkerMeshOptions = {
 
 /** Receives the parts of operations, and the members that are there. One at a time. */
 export type MeshUser = FunctionHandler & {
+  /** Whether an operation of this worker is open, or it waits for a generation. */
+  readonly isBusy: boolean;
   follow(roster: RosterView): void;
   /** This node cannot go on. */
   ended(error: WeighbridgeError): void;
@@ -73,6 +75,11 @@ export class WorkerMesh {
 
   get roster(): RosterView {
     return this.#membership.roster;
+  }
+
+  /** Whether an operation among the workers needs this one. */
+  get isBusy(): boolean {
+    return this.#user?.isBusy === true;
   }
 
   /** Whether somebody takes part in operations among the workers. */

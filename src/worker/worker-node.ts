@@ -7,6 +7,7 @@ import type { MemberOptions } from "../cluster/node-options.ts";
 import type { WorkerFunction } from "../contracts/worker-function.ts";
 import { PlainReadBuffers } from "../peer/request-assembly.ts";
 import type { Address } from "../transport/transport.ts";
+import type { UpdateHolder } from "./held-updates.ts";
 import { Worker } from "./worker.ts";
 import type { WorkerMesh } from "./worker-mesh.ts";
 import type { ServicesGround, WorkerServices } from "./worker-services.ts";
@@ -27,10 +28,15 @@ export class WorkerNode extends MemberNode {
   #worker: Worker | undefined;
 
   constructor(options: WorkerNodeOptions) {
-    super(options.isGuest === true ? "guest" : "worker", options, {
-      readBuffers: new PlainReadBuffers(),
-      limits: { answerBytesMax: Infinity, ...options.limits },
-    }); // Worker.S2
+    const hasNoClock = (options.sessions === undefined && options.isGuest !== true) || undefined;
+    super(
+      options.isGuest === true ? "guest" : "worker",
+      { ...options, hasNoClock },
+      {
+        readBuffers: new PlainReadBuffers(),
+        limits: { answerBytesMax: Infinity, ...options.limits },
+      },
+    ); // Worker.S2
     this.#options = options;
   }
 
@@ -42,6 +48,23 @@ export class WorkerNode extends MemberNode {
   /** The links with the other workers; undefined before the node registers, and where no sessions are opened. */
   get mesh(): WorkerMesh | undefined {
     return this.#worker?.sessions?.mesh;
+  }
+
+  /** Whether a listener of a session waits for this worker to be asked to leave. */
+  get awaitsLeaving(): boolean {
+    return this.#worker?.sessions?.events.awaitsLeaving === true;
+  }
+
+  /** What its sessions keep back of their updates; undefined where none are opened. */
+  get held(): UpdateHolder | undefined {
+    return this.#worker?.sessions?.held;
+  }
+
+  /** Also while functions are served, requests wait to leave, or an operation among the workers is open. */
+  override get isBusy(): boolean {
+    const worker = this.#worker;
+    if (worker === undefined || super.isBusy) return true;
+    return worker.servedCount > 0 || worker.router.hasWaiting || this.mesh?.isBusy === true;
   }
 
   protected registering(membership: Membership): void {

@@ -6,11 +6,14 @@ import type { Membership } from "../cluster/membership.ts";
 import { RETIRE } from "../contracts/coordination.ts";
 import { serveJson } from "../peer/call-function.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
-import { roleOf } from "../wire/node-id.ts";
+import { nameOf, roleOf } from "../wire/node-id.ts";
 import { CatalogueClient } from "./catalogue-client.ts";
-import { ParameterEngine, type ParameterEngineOptions } from "./parameter-engine.ts";
+import { HeldUpdates } from "./held-updates.ts";
+import { LongWaits } from "./long-waits.ts";
+import { type OpenCollective, ParameterEngine, type ParameterEngineOptions } from "./parameter-engine.ts";
 import { RendezvousClient } from "./rendezvous-client.ts";
 import type { Router } from "./router.ts";
+import { SessionEvents } from "./session-events.ts";
 import { UnitClient } from "./unit-client.ts";
 import { WorkerMesh, type WorkerMeshOptions } from "./worker-mesh.ts";
 
@@ -20,6 +23,7 @@ export type ServicesGround = WorkerMeshOptions & { readonly router: Router };
 export type WorkerServicesOptions = {
   /** For parameters whose links ask for it; left out, those cannot be made. */
   readonly compression?: GeneralCompression | undefined;
+  readonly openCollective: OpenCollective;
 };
 
 export class WorkerServices {
@@ -31,19 +35,25 @@ export class WorkerServices {
   readonly rendezvous: RendezvousClient;
   /** The links with the other workers. */
   readonly mesh: WorkerMesh;
-  /** Fires when this worker is asked to leave. */
-  readonly leaving: AbortSignal;
+  /** What its sessions tell their users. */
+  readonly events: SessionEvents;
+  readonly longWaits: LongWaits;
+  readonly held: HeldUpdates = new HeldUpdates();
   readonly #router: Router;
-  readonly #compression: GeneralCompression | undefined;
+  readonly #options: WorkerServicesOptions;
+  readonly #membership: Membership;
 
-  constructor(ground: ServicesGround, { compression }: WorkerServicesOptions = {}) {
+  constructor(ground: ServicesGround, options: WorkerServicesOptions) {
     this.#router = ground.router;
-    this.#compression = compression;
+    this.#options = options;
+    this.#membership = ground.membership;
+    tellDeaths(ground);
     this.catalogue = new CatalogueClient(ground);
     this.units = new UnitClient(ground);
     this.rendezvous = new RendezvousClient(ground);
     this.mesh = new WorkerMesh(ground);
-    this.leaving = leaveNotice(ground.membership);
+    this.events = new SessionEvents(ground);
+    this.longWaits = new LongWaits(ground);
     ground.peer.serve(
       serveJson(RETIRE, (channel, { placement }) => {
         if (roleOf(channel.id) !== "server") throw badRequest(`RETIRE comes from a server, not from ${channel.name}`);
@@ -53,20 +63,23 @@ export class WorkerServices {
     );
   }
 
-  open(options: Omit<ParameterEngineOptions, "compression">): ParameterEngine {
-    return new ParameterEngine(this.#router, this.catalogue, { ...options, compression: this.#compression });
+  open(options: Omit<ParameterEngineOptions, keyof WorkerServicesOptions>): ParameterEngine {
+    const engine = new ParameterEngine(this.#router, this.catalogue, { ...options, ...this.#options });
+    this.held.add(engine);
+    this.#membership.onTakenForDead(engine.clock);
+    engine.clock.onRejoined((error) => this.events.rejoined(engine.clock.value, error));
+    return engine;
   }
 }
 
-/**
- * Fires once, when the job is to have fewer workers and this one is among those that leave (docs/decisions/0074): the
- * roster says so of its incarnation. It leaves when it is done with what others count on.
- */
-function leaveNotice(membership: Membership): AbortSignal {
-  const notice = new AbortController();
+/** Says once of each worker that dies that what waited for it has gone on without it. */
+function tellDeaths({ membership, log }: ServicesGround): void {
+  let known: ReadonlySet<string> | undefined; // those that were dead before this worker came are no news
   membership.onRoster(({ nodes }) => {
-    const own = nodes.find(({ node }) => node === membership.node);
-    if (own?.isRetired === true && own.incarnation === membership.incarnation) notice.abort();
+    const dead = nodes.filter(({ node, role, state }) => role === "worker" && state === "dead" && node !== membership.node);
+    for (const { node, incarnation } of dead)
+      if (known !== undefined && !known.has(`${node}/${incarnation}`))
+        log.warn("a worker is dead: reads, rounds and barriers go on without it", { node: nameOf(node), incarnation });
+    known = new Set([...(known ?? []), ...dead.map(({ node, incarnation }) => `${node}/${incarnation}`)]);
   });
-  return notice.signal;
 }

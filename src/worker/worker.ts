@@ -40,6 +40,7 @@ export class Worker {
   /** Undefined on a worker whose root opens no sessions. */
   readonly sessions: WorkerServices | undefined;
   readonly #peer: Peer;
+  #servedCount = 0;
 
   constructor({ sessions, ...options }: WorkerOptions) {
     this.#peer = options.peer;
@@ -53,6 +54,11 @@ export class Worker {
         return {};
       }),
     );
+  }
+
+  /** How many functions of users it serves. */
+  get servedCount(): number {
+    return this.#servedCount;
   }
 
   /**
@@ -71,7 +77,13 @@ export class Worker {
       handler: (channel: Channel, request: FieldValues<Q>) => handle(callerOf(channel), request),
     });
     this.#peer.serve(served);
-    return () => this.#peer.stopServing(served);
+    this.#servedCount++;
+    let isServed = true;
+    return () => {
+      if (isServed) this.#servedCount--;
+      isServed = false;
+      this.#peer.stopServing(served);
+    };
   }
 }
 

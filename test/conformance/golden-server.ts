@@ -205,7 +205,7 @@ export function goldenServer(): RecordedExchange {
   functions.add(rowFunction);
   functions.add(serveFunction(toldFunction, { handler: (_context, { keys }) => ({ rowCount: keys.length }) }));
   functions.add(serveFunction(tensorPull, { handler: () => ({ values: Float32Array.of(1) }) }));
-  const surveyed = checkpointSave.survey.response.encode({ clockMin: 12, names: ["w"], gone: undefined });
+  const surveyed = checkpointSave.survey.response.encode({ clockMin: 12, names: ["w"], gone: undefined, waits: "" });
   functions.add(serveFunction(relayCall, { handler: () => ({ response: joinBytes(surveyed.chunks) }) }));
   peer.hostFunctions(functions);
   const apps = new AppRegistry({ clock: exchange.clock });

@@ -4,6 +4,7 @@
 
 import { joinBytes } from "../../src/base/bytes.ts";
 import { WeighbridgeError } from "../../src/base/errors.ts";
+import { pulseFrames } from "../../src/cluster/pulse.ts";
 import { checkpointSave } from "../../src/contracts/checkpoints.ts";
 import type { Contract, JsonContract } from "../../src/contracts/contract.ts";
 import { ABORT, BARRIER, HEARTBEAT, LEAVE, PLACEMENT, PREPARE, REGISTER, ROSTER, STATUS } from "../../src/contracts/control.ts";
@@ -118,6 +119,11 @@ function helloVectors(): GoldenVector[] {
       frames: second,
     },
     {
+      name: "hello-pulse",
+      about: "the first frame of the pulse of worker 0, whose loop is busy",
+      frames: [pulseFrames({ ...PLACE, token: "t-1" }).hello],
+    },
+    {
       name: "hello-refused",
       about: "a failure in place of the hello; the link closes after it",
       answers: "hello-node",
@@ -166,6 +172,12 @@ async function controlVectors(): Promise<GoldenVector[]> {
       failure: { code: "PORT_IN_USE", message: "cannot listen on tcp://server.example:7000: it is taken" },
     }),
     ...(await answered(await control("heartbeat-request", "a node lives", HEARTBEAT, {}), "heartbeat-reply", "the scheduler heard it")),
+    await control("heartbeat-silent-request", "a node lives, and asks whether two that are silent are busy", HEARTBEAT, {
+      silent: [8, 11],
+    }),
+    await control("heartbeat-pulse-request", "a pulse says that the loop of its node has been busy for 9 s", HEARTBEAT, {
+      loopBusyMs: 9000,
+    }),
     ...(await answered(
       await control("barrier-request", "a node stands at the first barrier of everybody", BARRIER, { group: 7, customer: 0, round: 1 }),
       "barrier-reply",
@@ -181,6 +193,7 @@ async function controlVectors(): Promise<GoldenVector[]> {
     await control("leave-unless-needed-request", "a copy of a server rank is stopped, and asks whether it may go", LEAVE, {
       unlessNeeded: true,
     }),
+    await control("leave-unclosed-request", "the process of a worker ends well, and has not closed its session", LEAVE, { unclosed: 0 }),
     ...(await answered(
       await control("status-request", "who is there?", STATUS, {}),
       "status-reply",
@@ -387,6 +400,22 @@ async function functionFrames<Q extends Fields, R extends Fields>(
   return link.takeFrames();
 }
 
+/** An update, a read and an update that leave in one turn. */
+async function bundleVector(): Promise<GoldenVector> {
+  const { requester, clock } = new RecordedExchange();
+  const ends = { scope: 0, answered: () => {}, failed: () => {} };
+  const told = { keys: BigUint64Array.from(KEYS), values: Float32Array.from(VALUES) };
+  const calls = [
+    ...functionCalls({ fn: rowFunction, request: { count: 2 }, number: 7, priority: 2, ...ends }),
+    ...functionCalls({ fn: toldFunction, request: told, number: 8, priority: -1, ...ends }),
+    ...functionCalls({ fn: rowFunction, request: { count: 3 }, number: 9, priority: 0, ...ends }),
+    ...functionCalls({ fn: mixedFunction, request: { a: Uint8Array.of(1, 2, 3), b: "größe", c: 7 }, number: 10, priority: 2, ...ends }),
+  ];
+  for (const call of calls) requester.channel.send(call);
+  await clock.run();
+  return { name: "bundle", about: "a read, an update, a read and an update that leave together", frames: requester.link.takeFrames() };
+}
+
 async function functionVectors(): Promise<GoldenVector[]> {
   const values = {
     a: 4_294_967_295,
@@ -443,6 +472,7 @@ async function functionVectors(): Promise<GoldenVector[]> {
     ...(await answered(call, "function-call-answer", "the same fields back")),
     ...(await answered(row, "function-row-answer", "the array's bytes alone")),
     ...(await answered(mixed, "function-mixed-answer", "the same fields back")),
+    ...(await answered(await bundleVector(), "bundle-answer", "their four answers, which leave together")),
     ...(await answered(told, "worker-call-answer", "the worker has taken them")),
     ...(await answered(outdated, "wrong-epoch", "the placement that the server has is in the detail")),
   ];

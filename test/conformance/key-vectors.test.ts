@@ -89,6 +89,13 @@ test("hashes of texts are those of the rule (protocol.md, A1)", () => {
     assert.equal(Number(hash(text)), expected, text);
 });
 
+test("keys of strings are XXH64 of their UTF-8 (protocol.md, P15), as every other library has it", () => {
+  const published = { "": "ef46db3751d8e999", a: "d24ec4f1a98c6e5b" };
+  const keys = new Map(examples<{ string: string; key: string }>("string-keys").map(({ string, key }) => [string, BigInt(key)]));
+  for (const [string, hex] of Object.entries(published)) assert.equal(keys.get(string)?.toString(16), hex, string);
+  assert.equal(new Set(keys.values()).size, keys.size, "one key for each");
+});
+
 test("mixed keys and parts are those of the rule (protocol.md, P1)", () => {
   for (const { key, mix: mixed, part } of examples<{ key: string; mix: string; part: number }>("mixed-keys")) {
     assert.equal(mix(BigInt(key)), BigInt(mixed), key);

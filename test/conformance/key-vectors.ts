@@ -1,8 +1,9 @@
-// key-vectors — golden examples of what a client computes by itself before it can ask anybody: hashes of texts, mixed
-// keys, the owners of parts and of raw keys, and the blocks of a tensor. scripts/make-vectors.ts writes them to
-// spec/vectors/keys/, key-vectors.test.ts holds them against the formulas of spec/protocol.md.
+// key-vectors — golden examples of what a client computes by itself before it can ask anybody: hashes of texts, keys of
+// strings, mixed keys, the owners of parts and of raw keys, and the blocks of a tensor. scripts/make-vectors.ts writes
+// them to spec/vectors/keys/, key-vectors.test.ts holds them against the formulas of spec/protocol.md.
 
 import { plainMix } from "../../src/kernel/plain-partition-kernels.ts";
+import { hashKey } from "../../src/keys/hash-key.ts";
 import { evenRanges } from "../../src/keys/key-range.ts";
 import { hashText } from "../../src/keys/mix.ts";
 import { PART_COUNT, partOf } from "../../src/keys/placement.ts";
@@ -14,6 +15,11 @@ import { DOCUMENTED } from "./functions/all.ts";
 export type KeyVector = { readonly name: string; readonly about: string; readonly examples: readonly Readonly<Record<string, unknown>>[] };
 
 const TEXTS: readonly string[] = ["", "w", "größe", "a→b", "😀", "wb/tensor/push"];
+/** Of every length at which XXH64 does something else, in several scripts; of one letter in two forms. */
+const STRINGS: readonly string[] = [
+  ...["", "a", "17", "user", "user:5", "user:6", "item:1234", "größe", "a→b", "😀", "\u0000", "\u00e9", "e\u0301"],
+  ...[7, 8, 11, 12, 16, 31, 32, 33, 36, 40, 63, 64, 100].map((length) => "0123456789abcdef".repeat(7).slice(0, length)),
+];
 const KEYS: readonly bigint[] = [0n, 1n, 7n, 2n ** 32n - 1n, 2n ** 32n, 2n ** 32n + 5n, 123_456_789_012_345n, 2n ** 63n, 2n ** 64n - 1n];
 const PLACEMENTS: readonly PlacementDescription[] = [
   { epoch: 1, policy: "range", servers: [0] },
@@ -45,6 +51,11 @@ export function makeKeyVectors(): KeyVector[] {
       name: "hashes",
       about: "the hash of a text (A1)",
       examples: [...TEXTS, ...signatures].map((text) => ({ text, hash: hashText(text) })),
+    },
+    {
+      name: "string-keys",
+      about: "the key of a string (P15); keys are decimal",
+      examples: STRINGS.map((string) => ({ string, key: hashKey(string).toString() })),
     },
     { name: "mixed-keys", about: "mix of a key, and the part that it belongs to (P1); keys are decimal", examples: KEYS.map(mixExample) },
     {

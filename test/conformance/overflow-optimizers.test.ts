@@ -106,7 +106,7 @@ for (const nonFinite of ["refuse", "skip", "zero"] as const satisfies readonly N
 test("sums never store Infinity: what would be one is refused and counted, dense, by rows and in a table", async () => {
   await using cluster = await EmbeddedCluster.start();
   const tensor = await cluster.session.tensor("w", { shape: [3, 1], optimizer: { type: "sum" } });
-  const table = await cluster.session.embedding("t", { dim: 1, init: { type: "constant", value: 2e38 } });
+  const table = await cluster.session.embedding("t", { dim: 1, optimizer: "sum", init: { type: "constant", value: 2e38 } });
   await tensor.push(Float32Array.of(1, 2e38, 1));
   await assert.rejects(tensor.push(Float32Array.of(1, 2e38, 1)), isNotFinite);
   await assert.rejects(tensor.pushRows([0, 1], Float32Array.of(1, 2e38)), isNotFinite);

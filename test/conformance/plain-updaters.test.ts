@@ -33,7 +33,7 @@ test("f64 rows follow the judge of the kernels within one part in 10^14", async 
   const { session } = cluster;
   const tables = await Promise.all(
     F64.map((optimizer, i) =>
-      session.embedding(`${i} ${optimizer.type}`, { dim: DIM, rowType: "f64", optimizer, init: { type: "constant", value: 0.25 } }),
+      session.embedding(`${i} ${optimizer.type}`, { dim: DIM, dtype: "f64", optimizer, init: { type: "constant", value: 0.25 } }),
     ),
   );
   const random = new Random(11);
@@ -74,8 +74,8 @@ test("i32 and i64 rows are summed, assigned, and the least or greatest taken, ex
   for (const [type, combine] of Object.entries(model)) {
     const optimizer = { type } as OptimizerSpec;
     const init = { type: "constant", value: -7 } as const;
-    const narrow = await session.embedding(`${type} 32`, { dim: DIM, rowType: "i32", optimizer, init });
-    const wide = await session.embedding(`${type} 64`, { dim: DIM, rowType: "i64", optimizer, init });
+    const narrow = await session.embedding(`${type} 32`, { dim: DIM, dtype: "i32", optimizer, init });
+    const wide = await session.embedding(`${type} 64`, { dim: DIM, dtype: "i64", optimizer, init });
     const length = KEYS.length * DIM;
     const [expected32, expected64] = [new Int32Array(length).fill(-7), new BigInt64Array(length).fill(-7n)];
     for (let step = 0; step < STEPS; step++) {

@@ -100,7 +100,7 @@ export class RawDialer {
 
   static async to(cluster: PsliteCluster, port: number): Promise<RawDialer> {
     const keeper = new Keeper();
-    const connecting = cluster.transport("raw-dialer").connect(`tcp://127.0.0.1:${port}`, () => keeper, { deadlineMs: 1000 });
+    const connecting = cluster.transport("raw-dialer").connect(`tcp://127.0.0.1:${port}`, () => keeper, { timeoutMs: 1000 });
     return new RawDialer(await cluster.run(connecting), keeper);
   }
 

@@ -300,7 +300,7 @@ test("under their scheduler our worker gives their servers time to set their han
   answers.destroy();
   const replacement = await RawListener.at(cluster, 9603);
   scheduler.write(messageBytes({ command: PsCommand.ADD_NODE, nodes: [serverAt(9603, { id: 8, isRecovery: true })], timestamp: 9 }));
-  const push = async (): Promise<void> => await kv.wait(kv.push(BigUint64Array.of(1n), Float32Array.of(1)), { deadlineMs: 1000 });
+  const push = async (): Promise<void> => await kv.wait(kv.push(BigUint64Array.of(1n), Float32Array.of(1)), { timeoutMs: 1000 });
   const pushes = [push()];
   await cluster.clock.advance(SETTLE_MS - 50);
   assert.equal(replacement.connections.length, 0);

@@ -24,6 +24,8 @@ const client = join(import.meta.dirname, "python");
 const vectors = join(root, "spec", "vectors");
 const python = findPython() ?? "";
 const skip = python === "" && "there is no Python with numpy (Debian: apt-get install python3-numpy)";
+/** What walk.py pushes in a bundle. */
+const TOGETHER: readonly number[] = [0, 1, 2, 3, 4, 5, 6, 7];
 /** Its compiled files do not belong beside the sources. */
 const env = { PYTHONDONTWRITEBYTECODE: "1", PYTHONUNBUFFERED: "1" };
 
@@ -48,13 +50,14 @@ test("a golden vector of which one byte is changed is not read, of whichever kin
     "codecs/values-packed",
     "functions/rows-push",
     "keys/placements",
+    "keys/string-keys",
     "kv-push",
   ].map((name) => `${name}.json`);
   cpSync(vectors, copy, { recursive: true });
   for (const name of names) {
     const text = readFileSync(join(vectors, name), "utf8");
     const changed = text.replace(
-      /("(?:hex|owners)": "[^"]{9})(.)/,
+      /("(?:hex|owners|key)": "[^"]{9})(.)/,
       (_, before: string, digit: string) => `${before}${digit === "0" ? "1" : "0"}`,
     );
     assert.notEqual(changed, text);
@@ -93,6 +96,13 @@ test("a worker in Python and one of ours train together: tensor, table, clocks, 
     ...{ rank: 0, epoch: 1, firstClock: 0, lastClock: 2, servers: [0, 1] },
     ownRows: [rows.max, rows.seven, rows.zero, rows.seven],
     tensor: { first: 0, last, even: true },
+    together: {
+      pushed: true,
+      rows: [TOGETHER, TOGETHER],
+      failed: "UNKNOWN_PARAMETER",
+      late: ["WRONG_EPOCH", "WRONG_EPOCH"],
+      after: TOGETHER,
+    },
     refused: {
       ...{ "block of another server": "WRONG_OWNER", "push to another server": "WRONG_OWNER" },
       ...{ "row of another server": "WRONG_OWNER", "row pushed to another server": "WRONG_OWNER" },

@@ -58,8 +58,8 @@ test("of duplicates in one call max keeps the greatest, min the least and assign
     const both = await cluster.session.embedding(`both ${type}`, { dim: 1, optimizer: { type } });
     assert.deepEqual([...(await both.pushPull({ keys: [4, 4, 4], gradients: Float32Array.of(3, -7, 2) }, [4]))], [expected]);
     const some = await cluster.session.tensor(`some ${type}`, { shape: [9, 1], optimizer: { type } });
-    assert.equal((await some.pushRowsPull([4, 4, 4], Float32Array.of(3, -7, 2)))[4], expected);
-    assert.deepEqual([...(await some.pushPullRows({ rows: [4, 4], gradients: Float32Array.of(expected, expected) }, [4]))], [expected]);
+    assert.equal((await some.pushPull({ rows: [4, 4, 4], gradients: Float32Array.of(3, -7, 2) }, "all"))[4], expected);
+    assert.deepEqual([...(await some.pushPull({ rows: [4, 4], gradients: Float32Array.of(expected, expected) }, [4]))], [expected]);
   }
 });
 
@@ -128,12 +128,12 @@ test("clipNorm is the norm of what is applied: of the sums, where a row is named
   const table = await cluster.session.embedding("both", { dim: 1, optimizer });
   close((await table.pushPull({ keys: [7, 7], gradients }, [7]))[0], "pushPull");
   const tensor = await cluster.session.tensor("some", { shape: [9, 1], optimizer });
-  close((await tensor.pushRowsPull([7, 7], gradients))[7], "pushRowsPull");
-  close((await tensor.pushPullRows({ rows: [6, 6], gradients }, [6]))[0], "pushPullRows");
+  close((await tensor.pushPull({ rows: [7, 7], gradients }, "all"))[7], "pushRowsPull");
+  close((await tensor.pushPull({ rows: [6, 6], gradients }, [6]))[0], "pushPullRows");
   const versioned = await cluster.session.embedding("cached", { dim: 1, optimizer, versions: true });
   await using cache = versioned.cached({ rows: 10 });
-  await cache.update([7, 7], gradients);
-  close((await cache.lookup([7]))[0], "cached");
+  await cache.push([7, 7], gradients);
+  close((await cache.pull([7]))[0], "cached");
   const opposed = await cluster.session.embedding("opposed", { dim: 1, optimizer });
   await opposed.push([7, 8, 8], Float32Array.of(-1, 5, -5)); // the norm of what is applied is 1: nothing is clipped
   close((await opposed.pull([7]))[0], "opposed");

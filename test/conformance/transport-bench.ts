@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import { crc32 } from "node:zlib";
 import { Random } from "../../src/base/random.ts";
+import type { SharedMemorySystem } from "../../src/node/transport/shared-memory.ts";
 import type { Address, Link, LinkReader, Listener, Transport } from "../../src/transport/transport.ts";
 
 /** One transport, set up for one test. */
@@ -24,7 +25,7 @@ export type TransportKind = {
   readonly badAddresses: readonly Address[];
   /** False where the system does not tell an abrupt end from a plain one (unix sockets). */
   readonly tellsAbruptEnds: boolean;
-  open(context: TestContext): TransportBench;
+  open(context: TestContext, sharedMemory?: SharedMemorySystem): TransportBench;
 };
 
 export const DEADLINE_MS = 5000;
@@ -128,7 +129,7 @@ export async function connectPair(bench: TransportBench, near: Recorder = new Re
     accepted.resolve(link);
     return far.take(link);
   });
-  const nearLink = await bench.connecting.connect(listener.address, near.take, { deadlineMs: DEADLINE_MS });
+  const nearLink = await bench.connecting.connect(listener.address, near.take, { timeoutMs: DEADLINE_MS });
   return { near, far, nearLink, farLink: await accepted.promise, listener };
 }
 

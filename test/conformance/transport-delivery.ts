@@ -105,7 +105,7 @@ export function testDelivery(scenario: Scenario): void {
     };
     const near = new Recorder();
     const listener = await bench.listening.listen(bench.freeAddress(), () => reader);
-    const link = await bench.connecting.connect(listener.address, near.take, { deadlineMs: DEADLINE_MS });
+    const link = await bench.connecting.connect(listener.address, near.take, { timeoutMs: DEADLINE_MS });
     link.write([memory.subarray(0, 64), memory.subarray(64)], () => {});
     await landed.promise;
     assert.equal(Buffer.compare(landing.subarray(0, fill), memory), 0);
@@ -149,7 +149,7 @@ export function testDelivery(scenario: Scenario): void {
         opened.write([randomBytes(2000, 12)], () => {});
         return near.take(opened);
       },
-      { deadlineMs: DEADLINE_MS },
+      { timeoutMs: DEADLINE_MS },
     );
     await near.until(1000);
     await far.until(2000);
@@ -170,7 +170,7 @@ export function testFlow(scenario: Scenario): void {
       return far.take(link);
     });
     const near = new Recorder();
-    const link = await bench.connecting.connect(listener.address, near.take, { deadlineMs: DEADLINE_MS });
+    const link = await bench.connecting.connect(listener.address, near.take, { timeoutMs: DEADLINE_MS });
     const flushes = new Flushes();
     const chunk = randomBytes(MIB, 13);
     let crc = 0;

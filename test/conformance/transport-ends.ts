@@ -70,7 +70,7 @@ export function testEnds(scenario: Scenario, kind: TransportKind): void {
         closed: () => closed.resolve(),
       };
       const listener = await bench.listening.listen(bench.freeAddress(), far.take);
-      const link = await bench.connecting.connect(listener.address, () => reader, { deadlineMs: DEADLINE_MS });
+      const link = await bench.connecting.connect(listener.address, () => reader, { timeoutMs: DEADLINE_MS });
       link.write([randomBytes(1, 1)], () => {});
       await far.until(1);
       far.link?.write([randomBytes(4 * MIB, 18)], () => {});
@@ -248,7 +248,7 @@ export function testFaults(scenario: Scenario): void {
         closed: (cause) => far.closed(cause),
       };
       const listener = await bench.listening.listen(bench.freeAddress(), () => faulty);
-      const link = await bench.connecting.connect(listener.address, near.take, { deadlineMs: DEADLINE_MS });
+      const link = await bench.connecting.connect(listener.address, near.take, { timeoutMs: DEADLINE_MS });
       link.write([randomBytes(1000, 1)], () => {});
       await Promise.all([near.untilClosed(), far.untilClosed()]);
       assert.ok(far.cause instanceof Error);
@@ -264,12 +264,12 @@ export function testFaults(scenario: Scenario): void {
       return far.take(link);
     });
     const first = new Recorder();
-    await bench.connecting.connect(listener.address, first.take, { deadlineMs: DEADLINE_MS }).then(
+    await bench.connecting.connect(listener.address, first.take, { timeoutMs: DEADLINE_MS }).then(
       () => first.untilClosed(),
       (error) => assert.ok(isWeighbridgeError(error, "NO_ROUTE")), // The system may already know.
     );
     const second = new Recorder();
-    const link = await bench.connecting.connect(listener.address, second.take, { deadlineMs: DEADLINE_MS });
+    const link = await bench.connecting.connect(listener.address, second.take, { timeoutMs: DEADLINE_MS });
     link.write([randomBytes(10, 1)], () => {});
     await far.until(10);
     link.close();
@@ -286,7 +286,7 @@ export function testFaults(scenario: Scenario): void {
         () => {
           throw boom;
         },
-        { deadlineMs: DEADLINE_MS },
+        { timeoutMs: DEADLINE_MS },
       ),
       boom,
     );

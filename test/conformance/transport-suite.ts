@@ -42,7 +42,7 @@ function testAddresses(scenario: Scenario, kind: TransportKind): void {
     const address = bench.freeAddress();
     const listener = await bench.listening.listen(address, noReader);
     await listener.close();
-    await assert.rejects(bench.connecting.connect(listener.address, noReader, { deadlineMs: DEADLINE_MS }), (error) => {
+    await assert.rejects(bench.connecting.connect(listener.address, noReader, { timeoutMs: DEADLINE_MS }), (error) => {
       assert.ok(isWeighbridgeError(error, "NO_ROUTE"));
       assert.ok(error.message.includes(listener.address), error.message);
       return error.retryable;
@@ -58,7 +58,7 @@ function testAddresses(scenario: Scenario, kind: TransportKind): void {
     });
     const near = new Recorder();
     // The first one still listens.
-    const link = await bench.connecting.connect(listener.address, near.take, { deadlineMs: DEADLINE_MS });
+    const link = await bench.connecting.connect(listener.address, near.take, { timeoutMs: DEADLINE_MS });
     link.destroy();
     await near.untilClosed();
     await listener.close();
@@ -82,7 +82,7 @@ function testAddresses(scenario: Scenario, kind: TransportKind): void {
     for (const address of ["", "nonsense", "http://host:1", ...kind.badAddresses]) {
       const bad = (error: unknown): boolean => isWeighbridgeError(error, "BAD_ARGUMENT") && error.message.includes(`"${address}"`);
       await assert.rejects(bench.listening.listen(address, noReader), bad, `listen ${address}`);
-      await assert.rejects(bench.connecting.connect(address, noReader, { deadlineMs: DEADLINE_MS }), bad, `connect ${address}`);
+      await assert.rejects(bench.connecting.connect(address, noReader, { timeoutMs: DEADLINE_MS }), bad, `connect ${address}`);
     }
   });
 }

@@ -1,12 +1,15 @@
 // The transport suite over every transport there is.
 
 import { setImmediate } from "node:timers/promises";
+import { SILENT_LOG } from "../../src/base/log.ts";
 import { realClock } from "../../src/node/real-clock.ts";
+import { sharedMemory } from "../../src/node/transport/shared-memory.ts";
 import { SocketTransport } from "../../src/node/transport/socket-transport.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
 import { SimNetwork } from "../../src/testing/sim-network.ts";
 import { MemoryHub, MemoryTransport } from "../../src/transport/memory-transport.ts";
 import { temporaryDirectory } from "../support/temporary-directory.ts";
+import { SharedTransport } from "./shared-transport.ts";
 import type { TransportKind } from "./transport-bench.ts";
 import { testTransport } from "./transport-suite.ts";
 
@@ -16,8 +19,8 @@ const TCP: TransportKind = {
   name: "tcp",
   badAddresses: ["tcp://host", "tcp://host:65536", "tcp://:1", "tcp://::1:80", "tcp://user@host:1", "tcp://host:1/path", "memory://name"],
   tellsAbruptEnds: true,
-  open() {
-    const transport = new SocketTransport({ clock: realClock() });
+  open(_context, sharedMemory) {
+    const transport = new SocketTransport({ clock: realClock(), sharedMemory });
     return { listening: transport, connecting: transport, freeAddress: () => "tcp://127.0.0.1:0", drive };
   },
 };
@@ -26,13 +29,26 @@ const UNIX: TransportKind = {
   name: "unix",
   badAddresses: ["unix://relative", "unix://", "unix:///", "unix:///directory/", "unix:/path", "unix:///a\0b"],
   tellsAbruptEnds: false,
-  open() {
+  open(_context, sharedMemory) {
     const directory = temporaryDirectory("sockets");
-    const transport = new SocketTransport({ clock: realClock() });
+    const transport = new SocketTransport({ clock: realClock(), sharedMemory });
     let count = 0;
     return { listening: transport, connecting: transport, freeAddress: () => `unix://${directory}/${++count}.sock`, drive };
   },
 };
+
+const memories = await sharedMemory({ log: SILENT_LOG });
+
+function shared({ name, open, ...rest }: TransportKind): TransportKind {
+  return {
+    ...rest,
+    name: `shared memory over ${name}`,
+    open(context) {
+      const bench = open(context, memories);
+      return { ...bench, listening: new SharedTransport(bench.listening), connecting: new SharedTransport(bench.connecting) };
+    },
+  };
+}
 
 function memory(name: string, simulated: boolean): TransportKind {
   return {
@@ -74,6 +90,10 @@ function sim(seed: number): TransportKind {
 
 testTransport(TCP);
 testTransport(UNIX);
+if (memories !== undefined) {
+  testTransport(shared(TCP));
+  testTransport(shared(UNIX));
+}
 testTransport(memory("memory", false));
 testTransport(memory("memory on a simulated clock", true));
 testTransport(sim(1));

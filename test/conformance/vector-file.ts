@@ -2,6 +2,8 @@
 // the tables of spec/protocol.md. Knows none of the code under test, so that it can contradict it.
 
 const HEADER_BYTES = 64;
+/** What stands before every payload of a bundle but the first. */
+const ITEM_BYTES = 24;
 /** Numbers of requests and updates are the lower 53 bits of their field. */
 const U53_END = 2n ** 53n;
 const APP_CUT = 0x8000;
@@ -25,6 +27,7 @@ const FUNCTION_NAMES: Readonly<Record<number, string>> = {
   33: "KV_PULL",
   34: "KV_PUSH_PULL",
   48: "FUNCTION",
+  49: "BUNDLE",
   64: "COLLECTIVE",
 };
 const LENS = 1;
@@ -106,11 +109,49 @@ function describeFrame(bytes: Uint8Array, lensCount: number): VectorFrame {
     arg3: u32(60),
   };
   const payloads = payloadsOf(bytes, header).map((body) => describePayload(header, body, lensCount));
+  if (header.function === "BUNDLE") {
+    const items = itemsOf(bytes, header).map(({ fields }, i) => ({ ...fields, ...payloads[i + 1] }));
+    return { header, payload: { bundle: [payloads[0], ...items] }, hex: toHex(bytes) };
+  }
   return { header, payload: more === 0 ? (payloads[0] ?? {}) : { run: payloads }, hex: toHex(bytes) };
 }
 
-/** The payload, or those of the frames of a run. */
-export function payloadsOf(bytes: Uint8Array, { payloadBytes, more = 0 }: VectorHeader): Uint8Array[] {
+type ItemFields = {
+  readonly payloadBytes: number;
+  readonly priority: number;
+  readonly command: number;
+  readonly arg0: number;
+  readonly mark: number;
+};
+type VectorItem = { readonly at: number; readonly fields: ItemFields };
+
+/** What stands before the payloads of a bundle, but the first; `at` is where the payload begins. */
+function itemsOf(bytes: Uint8Array, { arg1: itemCount, arg2: firstBytes }: VectorHeader): VectorItem[] {
+  const view = viewOf(bytes);
+  const items: VectorItem[] = [];
+  let next = HEADER_BYTES + Math.ceil(firstBytes / 8) * 8;
+  for (let i = 0; i < itemCount; i++) {
+    const payloadBytes = view.getUint32(next, true);
+    const fields = {
+      payloadBytes,
+      priority: view.getInt32(next + 4, true),
+      command: view.getInt32(next + 8, true),
+      arg0: view.getUint32(next + 12, true),
+      mark: view.getInt32(next + 16, true),
+    };
+    items.push({ at: next + ITEM_BYTES, fields });
+    next += ITEM_BYTES + Math.ceil(payloadBytes / 8) * 8;
+  }
+  return items;
+}
+
+/** The payload, or those of the frames of a run or a bundle. */
+export function payloadsOf(bytes: Uint8Array, header: VectorHeader): Uint8Array[] {
+  const { payloadBytes, more = 0 } = header;
+  if (header.function === "BUNDLE") {
+    const first = { at: HEADER_BYTES, fields: { payloadBytes: header.arg2 } };
+    return [first, ...itemsOf(bytes, header)].map(({ at, fields }) => bytes.subarray(at, at + fields.payloadBytes));
+  }
   const stride = Math.ceil(payloadBytes / 8) * 8;
   return Array.from({ length: 1 + more }, (_, i) => bytes.subarray(HEADER_BYTES + i * stride, HEADER_BYTES + i * stride + payloadBytes));
 }
@@ -119,7 +160,7 @@ function describePayload(header: VectorHeader, body: Uint8Array, lensCount: numb
   if (body.length === 0) return {};
   if (header.kind === "HELLO" || header.kind === "FAILURE") return { json: JSON.parse(new TextDecoder().decode(body)) };
   if (header.function === "SIMPLE") return { text: new TextDecoder().decode(body) };
-  if (header.function === "FUNCTION")
+  if (header.function === "FUNCTION" || header.function === "BUNDLE")
     return {
       words: Array.from({ length: body.length / 8 }, (_, i) =>
         viewOf(body)

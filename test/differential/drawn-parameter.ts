@@ -10,7 +10,7 @@ import type { ScheduleSpec } from "../../src/store/updaters/learning-rate-schedu
 import type { OptimizerSpec } from "../../src/store/updaters/optimizer-spec.ts";
 import { OPTIMIZER_TYPES } from "../../src/testing/optimizer-types.ts";
 import type { LinkEncoding, ValueCodecChoice } from "../../src/wire/codecs/link-encoding.ts";
-import type { CacheOptions } from "../../src/worker/cache/bounded-cache.ts";
+import type { CacheOptions } from "../../src/worker/cache/cached-embedding.ts";
 
 export type DrawnCache = CacheOptions & { readonly pullBound: number; readonly pushBound: number };
 

@@ -61,7 +61,7 @@ async function liveOn(
   const { sessions } = cluster;
   const [session] = sessions as [Session, ...Session[]];
   const stage: Stage = { sessions, servers };
-  const pace = await session.embedding("pace", { dim: 1, consistency: "bsp" });
+  const pace = await session.embedding("pace", { dim: 1, optimizer: "sum", consistency: "bsp" });
   for (const subject of subjects) await subject.enter(stage);
   for (let i = 0; i < CLOCKS; i++) {
     for (let calls = random.below(CALLS_MAX); calls > 0; calls--) {
@@ -76,6 +76,6 @@ async function liveOn(
     for (const subject of subjects) subject.endClock(clocks);
   }
   for (const subject of subjects) await subject.compareAll();
-  const taken = await session.checkpoint();
+  const taken = await session.checkpoint().saved;
   assert.equal(taken.clock, session.clocks);
 }

@@ -75,7 +75,7 @@ export class Subject {
   /** The initial values are those of any cluster: here of one server, and without a link. */
   async learn(session: Session): Promise<void> {
     const { name, options } = this.#drawn;
-    const init = { init: options.init ?? { type: "constant" as const } };
+    const init = { init: options.init ?? { type: "constant" as const }, optimizer: "sum" } as const;
     const values =
       this.#drawn.kind === "tensor"
         ? await (await session.tensor(name, { shape: this.#drawn.options.shape, ...init })).pull()
@@ -174,9 +174,9 @@ export class Subject {
       async () => {
         if (kind === "push") await tensor.push(push.gradients);
         else if (kind === "pushRows") await tensor.pushRows(rows, push.gradients);
-        else if (kind === "pushPull") return await tensor.pushPull(push.gradients);
-        else if (kind === "pushRowsPull") return await tensor.pushRowsPull(rows, push.gradients);
-        else return await tensor.pushPullRows({ rows, gradients: push.gradients }, asked.map(Number));
+        else if (kind === "pushPull") return await tensor.pushPull(push.gradients, "all");
+        else if (kind === "pushRowsPull") return await tensor.pushPull({ rows, gradients: push.gradients }, "all");
+        else return await tensor.pushPull({ rows, gradients: push.gradients }, asked.map(Number));
         return undefined;
       },
       kind !== "push" && kind !== "pushRows",
@@ -217,7 +217,7 @@ export class Subject {
     if (kind === "flush") return await cache.flush();
     if (kind === "bypass") return await cache.bypass(this.#random.chance(0.4));
     if (kind === "lookup") {
-      this.#compare(asked, await cache.lookup(this.#listOf(asked)), kind, true);
+      this.#compare(asked, await cache.pull(this.#listOf(asked)), kind, true);
       this.#plain.notePull(0, asked);
       return;
     }
@@ -234,8 +234,8 @@ export class Subject {
       push,
       0,
       async () => {
-        if (kind === "pushPull") await cache.pushPull(this.#listOf(asked), into, keys, push.gradients);
-        else await cache.update(keys, push.gradients);
+        if (kind === "pushPull") await cache.pushPull({ keys, gradients: push.gradients }, this.#listOf(asked), { into });
+        else await cache.push(keys, push.gradients);
         return kind === "pushPull" ? into : undefined;
       },
       kind === "pushPull",
@@ -275,7 +275,7 @@ export class Subject {
     if (this.#cache !== undefined) await this.#cache.close();
     // Of others it would go to the one that is made anew.
     if (this.#hasResidual) for (const tensor of this.#tensors) await tensor.flushResidual();
-    await this.#handle(rank).clear();
+    await this.#handle(rank).drop();
     this.#plain = this.#newPlain();
     this.#plain.setWorkers(this.#workerCount);
     this.#saved = undefined;

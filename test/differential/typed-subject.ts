@@ -6,7 +6,7 @@
 //   floats          within 1e-12 (f64) or 1e-6 (f32) of max(1, |value|): a mean divides in another order
 
 import assert from "node:assert/strict";
-import type { RowTypeOption } from "../../src/api/parameter-options.ts";
+import type { DtypeOption } from "../../src/api/parameter-options.ts";
 import type { Session } from "../../src/api/session.ts";
 import type { Random } from "../../src/base/random.ts";
 import type { RowArray, RowElement } from "../../src/kernel/row-element.ts";
@@ -30,7 +30,7 @@ type PlainRow = { readonly values: Element[]; updateCount: number };
 type TypedKind = {
   readonly name: string;
   readonly element: RowElement;
-  readonly rowType: RowTypeOption;
+  readonly rowType: DtypeOption;
   readonly optimizer: OptimizerSpec;
   readonly start: Element;
   readonly draw: (random: Random) => Element;
@@ -138,8 +138,8 @@ export class TypedSubject {
     const { name, rowType, optimizer, start } = this.#kind;
     // A user's row type makes its own rows.
     const init = typeof rowType === "string" ? { init: { type: "constant", value: Number(start) } as const } : {};
-    const options = { dim: this.#dim, rowType, optimizer, consistency: this.#consistency, ...init };
-    const tables = this.#stage.sessions.map((session) => session.embedding<RowTypeOption>(name, options));
+    const options = { dim: this.#dim, dtype: rowType, optimizer, consistency: this.#consistency, ...init };
+    const tables = this.#stage.sessions.map((session) => session.embedding<DtypeOption>(name, options));
     this.#tables = await Promise.all(tables);
   }
 
@@ -164,7 +164,7 @@ export class TypedSubject {
   }
 
   async #clear(rank: number): Promise<void> {
-    await this.#table(rank).clear();
+    await this.#table(rank).drop();
     this.#rows.clear();
     this.#round.clear();
     this.#saved = undefined;

@@ -15,7 +15,7 @@ type Node = readonly (string | number)[];
 /** Starts nodes that all know of this port. */
 async function startAll(processes: Processes, nodes: readonly Node[], env: Record<string, string> = {}): Promise<Running[]> {
   const port = await freePort("127.0.0.1");
-  const flags = ["--scheduler-port", port, "--start-timeout-ms", START_TIMEOUT_MS];
+  const flags = ["--scheduler-port", port, "--start-timeout", `${START_TIMEOUT_MS}ms`];
   return nodes.map(([role, ...rest]) =>
     processes.weighbridge([role as string, ...flags, ...rest, ...(role === "worker" ? [script("pusher")] : [])], { env }),
   );
@@ -68,7 +68,7 @@ suite("bad start", { concurrency: 2 }, () => {
 
   test("a node that never comes", async () => {
     await using processes = new Processes();
-    const flags = ["-s", 1, "-w", 2, "--start-timeout-ms", 2000];
+    const flags = ["-s", 1, "-w", 2, "--start-timeout", "2000ms"];
     const nodes = await startAll(processes, [
       ["scheduler", ...flags],
       ["server", ...flags],
@@ -79,7 +79,7 @@ suite("bad start", { concurrency: 2 }, () => {
 
   test("no scheduler there", async () => {
     await using processes = new Processes();
-    const flags = ["-s", 1, "-w", 1, "--start-timeout-ms", 500];
+    const flags = ["-s", 1, "-w", 1, "--start-timeout", "500ms"];
     const nodes = await startAll(processes, [
       ["server", ...flags],
       ["worker", ...flags],
@@ -91,7 +91,7 @@ suite("bad start", { concurrency: 2 }, () => {
     await using stranger = await listening();
     const { port } = stranger.server.address() as AddressInfo;
     await using processes = new Processes();
-    const flags = ["-s", 1, "-w", 1, "--scheduler-port", port, "--start-timeout-ms", 1500];
+    const flags = ["-s", 1, "-w", 1, "--scheduler-port", port, "--start-timeout", "1500ms"];
     const scheduler = processes.weighbridge(["scheduler", ...flags]);
     const server = processes.weighbridge(["server", ...flags]);
     const worker = processes.weighbridge(["worker", ...flags, script("pusher")]);
@@ -109,7 +109,7 @@ suite("bad start", { concurrency: 2 }, () => {
     await using processes = new Processes();
     const counts = ["-s", 2, "-w", 1];
     const [server, ...others] = await startAll(processes, [
-      ["server", ...counts, "--port", port, "--node-id", "alpha"],
+      ["server", ...counts, "--listen-port", port, "--node-id", "alpha"],
       ["scheduler", ...counts],
       ["server", ...counts],
       ["worker", ...counts],
@@ -124,7 +124,7 @@ suite("bad start", { concurrency: 2 }, () => {
 
   test("a host name that does not exist, and an address of another machine", async () => {
     await using processes = new Processes();
-    const flags = ["-s", 1, "-w", 1, "--scheduler-port", 9700, "--start-timeout-ms", 500];
+    const flags = ["-s", 1, "-w", 1, "--scheduler-port", 9700, "--start-timeout", "500ms"];
     const nameless = processes.weighbridge(["scheduler", ...flags, "--scheduler-host", "nobody.invalid"]);
     // A job of its own: two schedulers of one job would share their state.
     const elsewhere = processes.weighbridge(["scheduler", ...flags, "--job", "elsewhere", "--host", "192.0.2.1"]);
@@ -156,7 +156,7 @@ suite("bad start", { concurrency: 2 }, () => {
 
   test("a script that is not there, which the others hear of at once", async () => {
     await using processes = new Processes();
-    const flags = ["-s", 1, "-w", 1, "--scheduler-port", await freePort("127.0.0.1"), "--start-timeout-ms", START_TIMEOUT_MS];
+    const flags = ["-s", 1, "-w", 1, "--scheduler-port", await freePort("127.0.0.1"), "--start-timeout", `${START_TIMEOUT_MS}ms`];
     const others = ["scheduler", "server"].map((role) => processes.weighbridge([role, ...flags]));
     const worker = processes.weighbridge(["worker", ...flags, "--node-id", "gamma", "no-such-script.ts"]);
     await worker.refuses(/^weighbridge: BAD_CONFIG: there is no script no-such-script\.ts/m);
@@ -169,7 +169,7 @@ suite("bad start", { concurrency: 2 }, () => {
   test("a launch without servers", async () => {
     await using processes = new Processes();
     const job = processes.weighbridge(["launch", "-s", 0, "-w", 1, "--", script("member")]);
-    await job.refuses(/^weighbridge: BAD_CONFIG: a launch needs at least 1 server, .* not 0: set --server-count/m);
+    await job.refuses(/^weighbridge: BAD_CONFIG: a launch needs at least 1 server, .* not 0: set --servers/m);
     assert.equal(job.stdout, "", "nothing was started");
   });
 
@@ -184,10 +184,10 @@ suite("bad start", { concurrency: 2 }, () => {
     const launched = nodes.pop() as Running;
     await allRefuse(
       nodes,
-      /BAD_CONFIG: 1 problem .*\n {2}1\. serverCount \(required\): .*set --server-count, WEIGHBRIDGE_SERVER_COUNT, DMLC_NUM_SERVER/,
+      /BAD_CONFIG: 1 problem .*\n {2}1\. serverCount \(required\): .*set --servers, WEIGHBRIDGE_SERVER_COUNT, DMLC_NUM_SERVER/,
     );
     const missing =
-      /BAD_CONFIG: 1 problem .*\n {2}1\. workerCount \(required\): .*set --worker-count, WEIGHBRIDGE_WORKER_COUNT, DMLC_NUM_WORKER/;
+      /BAD_CONFIG: 1 problem .*\n {2}1\. workerCount \(required\): .*set --workers, WEIGHBRIDGE_WORKER_COUNT, DMLC_NUM_WORKER/;
     await allRefuse([launched], missing);
   });
 });

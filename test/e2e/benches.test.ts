@@ -49,13 +49,18 @@ const BENCHES: Readonly<Record<string, Bench>> = {
   "own-updater": { args: [256], figure: /[\d.]+ M rows\/s/ },
   paired: { args: ["--other", ROOT, "--starts", 1, "--turns", 1, "--ms", 20, "push-4B-w1"], figure: /^push-4B-w1 +[\d.]+ / },
   "process-tables": { args: ["inc"], figure: /^inc of a cached dense row, one thread +[\d.]+ M\/s/ },
+  "pulse-memory": { args: [1], figure: /private/ },
   pslite: { args: ["--rounds", 1, "--warm-up-ms", 10, "push-1MB-w8"], figure: /^push-1MB-w8 +[\d.]+ / },
   "row-cache": { launch: ["-s", 1, "-w", 1], args: ["--seconds", 0.03, "--warm-up-steps", 2], figure: /10\.0 % .*\d M/ },
   "shared-model": { args: [1, 3], figure: /GB\/s/ },
   "shared-model-overlap": { args: [1], figure: /with overlap, [\d.]+ without: 0\.\d/ },
   "throttled-overlap": { args: ["--steps", 1], figure: /with overlap, [\d.]+ without: [\d.]+/ },
+  "string-keys": { args: ["--rounds", 1, "--round-ms", 1], figure: /^10 bytes, ASCII: [\d.]+ M keys\/s/ },
   tables: { args: ["lists"], figure: /rate \d+ M keys\/s/ },
-  training: { args: ["--rounds", 1, "--limit", 64, "--servers", 1, "--workers", 1], figure: /^ +1 {2}on .*\d/ },
+  training: {
+    args: ["--models", "lenet", "--columns", "one,1x1", "--rounds", 1, "--seconds", 0.05, "--warm-up", 0],
+    figure: /^\| LeNet, .* \| [\d,]+ \| [\d,]+ \(\d+\.\d\d, waits \d+ %\) \|$/,
+  },
 };
 
 /** Those that people run: no other file of the bench imports or starts them. */
@@ -78,7 +83,7 @@ suite("a bench reports a figure", { concurrency: 2 }, () => {
       const bench =
         launch === undefined
           ? processes.run(process.execPath, [file, ...args.map(String)])
-          : processes.weighbridge(["launch", ...launch, "--worker-only", "--", file, ...args]);
+          : processes.weighbridge(["launch", ...launch, "--", file, ...args]);
       await bench.says(figure);
     });
   }

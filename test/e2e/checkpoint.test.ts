@@ -21,7 +21,7 @@ test("inspect, verify and export tell what there is", async () => {
   };
   const shown = await run("inspect", folder.path);
   assert.match(shown, /step-000123: step 123, clock 40, of job job-a\nwritten .* by 2 servers/);
-  assert.match(shown, /^users +table +keys × 3 +32 +f32 +896 B +rowwise-adagrad/m);
+  assert.match(shown, /^users +embedding +keys × 3 +32 +f32 +896 B +rowwise-adagrad/m);
   const manifest = JSON.parse(await run("inspect", folder.path, "--step", "120", "--json")) as { step: number };
   assert.equal(manifest.step, 120);
   assert.match(await run("verify", folder.path, "--all"), /step-000120 is whole: clock 40, 2 files.*\n.*step-000123 is whole/);
@@ -83,7 +83,7 @@ test("what a kv job had pushed when it was saved is there again after all of it 
   using folder = temporaryFolder();
   let pushedBefore = 0;
   {
-    await using cluster = await Cluster.create({ servers: 2, workers: 1, flags: ["--checkpoint-dir", folder.path] });
+    await using cluster = await Cluster.create({ servers: 2, workers: 1, flags: ["--checkpoint-dir", folder.path, "--job", "kept"] });
     const nodes = [cluster.scheduler(), cluster.server(0), cluster.server(1), cluster.worker(0, "pusher")];
     const [, told] = (await nodes[3]?.says(/^pushed (\d+)$/, 3)) ?? [];
     pushedBefore = Number(told);
@@ -94,6 +94,7 @@ test("what a kv job had pushed when it was saved is there again after all of it 
   await using _ = inspect;
   const shown = inspect.weighbridge(["checkpoint", "inspect", folder.path]);
   await shown.succeeds();
+  assert.match(shown.stdout, /^\S+: step \d+, clock \d+, of job kept$/m);
   assert.match(shown.stdout, /^wb\/sums\/kv\/0\/F32\/1 +sums +keys × 1 +64 +f32 +768 B +sum +asp +keys, values$/m);
   await inspect.weighbridge(["checkpoint", "verify", folder.path]).succeeds();
   const flags = ["--checkpoint-dir", folder.path];

@@ -41,7 +41,7 @@ suite("collective", { concurrency: 2 }, () => {
     await first.says(/^members 0 1, generation 1$/);
     const status = cluster.weighbridge(["status", "--scheduler-port", cluster.port]);
     await status.succeeds();
-    assert.match(status.stdout, new RegExp(`^ *9 +worker +0 +tcp://127\\.0\\.0\\.1:${port}\\b`, "m"));
+    assert.match(status.stdout, new RegExp(`^worker/0 +ready +127\\.0\\.0\\.1:${port}\\b`, "m"));
     for (const worker of [first, second]) worker.endInput();
     for (const worker of [first, second]) await worker.succeeds();
   });

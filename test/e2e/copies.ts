@@ -96,7 +96,7 @@ export class Copies {
 
   async #status(): Promise<StatusReply | undefined> {
     const clock = realClock();
-    const ask = { address: `tcp://127.0.0.1:${this.#cluster.port}`, deadlineMs: 1000, clock };
+    const ask = { address: `tcp://127.0.0.1:${this.#cluster.port}`, timeoutMs: 1000, clock };
     return await fetchStatus({ ...ask, transport: new SocketTransport({ clock, log: SILENT_LOG }) }).catch(() => undefined);
   }
 

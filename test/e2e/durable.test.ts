@@ -27,7 +27,7 @@ class Job {
 
   /** Once its only server is known to have ended, the next process of the rank takes over, and the worker finishes. */
   async goesOn(): Promise<void> {
-    await (this.nodes[0] as Running).says(/server 0 (is dead, and is waited for|was stopped, and is awaited)/);
+    await (this.nodes[0] as Running).says(/server\/0 (is dead, and is waited for|was stopped, and is awaited)/);
     const again = this.cluster.server(0);
     await this.worker.says(/^acknowledged \d+$/, this.worker.count(/^acknowledged/) + 20);
     this.worker.tell("enough");
@@ -117,6 +117,6 @@ suite("durable", { concurrency: 2 }, () => {
 
   test("what a durable server cannot be is refused", async () => {
     await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--durable", "/proc/nowhere"] });
-    await cluster.weighbridge(["server", ...cluster.flags, "--start-timeout-ms", 2000]).refuses(/--rank/);
+    await cluster.weighbridge(["server", ...cluster.flags, "--start-timeout", "2000ms"]).refuses(/--rank/);
   });
 });

@@ -20,7 +20,7 @@ test("2 workers become 5 and then 3, and 2 servers 4 and then 3, while they trai
   const expected = await accuracyOf(processes.weighbridge([...TRAIN, "-w", 2]));
   // It sleeps: others have time to come.
   const job = processes.weighbridge([...TRAIN, "-w", "2..5", "--slow-worker", "0:8"]);
-  const [, port = ""] = await job.says(/--scheduler-port (\d+)/);
+  const [, port = ""] = await job.says(/^ {2}address {2}\S+:(\d+), /);
   const scale = async (workers: number): Promise<Running> => {
     const command = processes.weighbridge(["scale", "--scheduler-port", port, "--workers", workers]);
     await command.ends();
@@ -34,11 +34,11 @@ test("2 workers become 5 and then 3, and 2 servers 4 and then 3, while they trai
   const more = await scale(5);
   await more.succeeds();
   await more.says(/^5 workers$/);
-  for (const rank of [2, 3, 4]) await job.says(new RegExp(`worker ${rank} is started`));
+  for (const rank of [2, 3, 4]) await job.says(new RegExp(`worker/${rank} is started`));
   await scaleServers(4);
   const fewer = await scale(3);
   await fewer.succeeds();
-  await fewer.says(/^3 workers: worker 3, worker 4 leaving$/);
+  await fewer.says(/^3 workers: worker\/3, worker\/4 leaving$/);
   await fewer.says(/^3 workers$/);
   await scaleServers(3);
   const tooMany = await scale(6);
@@ -52,7 +52,7 @@ test("2 workers become 5 and then 3, and 2 servers 4 and then 3, while they trai
 test("launch -w 2..3 starts a third worker and lets it leave, and the job ends well", async () => {
   await using processes = new Processes();
   const port = await freePort("127.0.0.1");
-  const flags = ["-s", 1, "-w", "2..3", "--scheduler-port", port, "--worker-only"];
+  const flags = ["-s", 1, "-w", "2..3", "--scheduler-port", port];
   const job = processes.weighbridge(["launch", ...flags, "--", script("until-leaving")]);
   for (const rank of [0, 1]) await job.says(new RegExp(`worker ${rank} is here`));
   const more = processes.weighbridge(["scale", "--scheduler-port", port, "--workers", 3]);

@@ -77,11 +77,11 @@ export class EtcdJob {
     this.etcd = etcd;
     this.ports = ports;
     const schedulers = ports.map((port) => `127.0.0.1:${port}`).join(",");
-    this.flags = ["-s", 1, "-w", 1, "--job", "mnist", "--schedulers", schedulers, "--heartbeat-timeout-ms", 2000];
+    this.flags = ["-s", 1, "-w", 1, "--job", "mnist", "--schedulers", schedulers, "--heartbeat-timeout", "2000ms"];
   }
 
   scheduler(index: number): Running {
-    const own = ["--scheduler-port", this.ports[index] ?? 0, "--etcd", this.etcd.urls.join(","), "--etcd-lease-ms", LEASE_MS];
+    const own = ["--scheduler-port", this.ports[index] ?? 0, "--etcd", this.etcd.urls.join(","), "--etcd-lease", `${LEASE_MS}ms`];
     return this.etcd.weighbridge(["scheduler", ...this.flags, ...own]);
   }
 

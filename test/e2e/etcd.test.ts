@@ -4,8 +4,10 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { connect } from "../../src/node/connect.ts";
 import { freePort } from "../../src/node/launcher/free-port.ts";
 import { EtcdClient } from "../../src/node/state/etcd-client.ts";
+import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { EtcdCluster, EtcdJob, LEASE_MS, NO_ETCD } from "./etcd-cluster.ts";
 import { Processes, ROOT, type Running, until } from "./processes.ts";
 
@@ -24,12 +26,12 @@ suite("etcd", { skip: NO_ETCD, concurrency: 2 }, () => {
     const first = job.scheduler(0);
     await first.says(/^waiting for 1 server, 1 worker/);
     const second = job.scheduler(1);
-    await second.says(new RegExp(`^standing by: the scheduler at tcp://127.0.0.1:${job.ports[0]} leads$`));
+    await second.says(new RegExp(`^standing by: the scheduler at 127.0.0.1:${job.ports[0]} leads$`));
     const [server, worker] = [job.server(), job.worker()];
     await worker.says(/^push works$/);
     await until(() => first.isRunning, "the first scheduler");
     await sleep(LEASE_MS / 2); // so that the leader has looked for standbys
-    assert.match((await job.status()).stdout, new RegExp(`scheduler .*127.0.0.1:${job.ports[1]} +standby`));
+    assert.match((await job.status()).stdout, new RegExp(`^scheduler +standby +127.0.0.1:${job.ports[1]} `, "m"));
 
     const killedAt = performance.now();
     await first.kill();
@@ -88,6 +90,56 @@ suite("etcd", { skip: NO_ETCD, concurrency: 2 }, () => {
     assert.equal(worker.count(/^push failed/), 0);
   });
 
+  test("a scheduler whose etcd is stopped for longer than its lease leads the job again when etcd goes on", async () => {
+    await using etcd = new EtcdCluster();
+    await etcd.start(1);
+    const job = new EtcdJob(etcd, [await freePort("127.0.0.1")]);
+    const scheduler = job.scheduler(0);
+    const [server, worker] = [job.server(), job.worker()];
+    await worker.says(/^push works$/);
+    const [member] = etcd.members;
+    member?.signal("SIGSTOP");
+    await scheduler.says(/^standing by again: /);
+    member?.signal("SIGCONT");
+    await scheduler.says(/^the cluster is complete/, 2);
+    worker.endInput();
+    for (const node of [worker, server, scheduler]) await node.succeeds();
+    assert.equal(worker.count(/^push failed/), 0);
+  });
+
+  test("a launch with -w 0 and etcd ends in order at SIGTERM: its servers save, and etcd keeps nothing of it", async () => {
+    await using etcd = new EtcdCluster();
+    await etcd.start(1);
+    await using processes = new Processes();
+    const [port, directory] = [await freePort("127.0.0.1"), temporaryDirectory()];
+    const flags = [
+      "-s",
+      1,
+      "-w",
+      0,
+      "--port",
+      port,
+      "--job",
+      "mnist",
+      "--etcd",
+      etcd.urls.join(),
+      "--checkpoint-dir",
+      directory,
+      "--resume",
+    ];
+    for (const expected of [1, 2]) {
+      const job = processes.weighbridge(["launch", ...flags]);
+      const guest = await connect(`weighbridge://127.0.0.1:${port}`, { timeoutMs: 20_000, logLevel: "error" });
+      const table = await guest.embedding("t", { dim: 1, optimizer: "sum" });
+      await table.push([1n], new Float32Array([1]));
+      assert.deepEqual([...(await table.pull([1n]))], [expected], job.transcript);
+      await guest.close();
+      job.signal("SIGTERM");
+      await job.succeeds();
+      assert.deepEqual(await new EtcdClient(etcd.urls).list("/weighbridge/mnist/"), []);
+    }
+  });
+
   test("a scheduler without its etcd, or without a job's name, ends and says why", async () => {
     await using processes = new Processes();
     const flags = [
@@ -99,8 +151,8 @@ suite("etcd", { skip: NO_ETCD, concurrency: 2 }, () => {
       await freePort("127.0.0.1"),
       "--etcd",
       "http://127.0.0.1:9",
-      "--start-timeout-ms",
-      500,
+      "--start-timeout",
+      "500ms",
     ];
     const nameless = processes.weighbridge(["scheduler", ...flags]);
     await nameless.refuses(/a job with a name/);

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import test from "node:test";
 import { temporaryDirectory } from "../support/temporary-directory.ts";
@@ -12,26 +12,26 @@ const ROOT = join(import.meta.dirname, "../..");
 const socketDir = temporaryDirectory("sockets");
 
 const launches: readonly (readonly [args: readonly (string | number)[], said: RegExp, times: number])[] = [
-  [["-s", 2, "-w", 2, "--", "examples/01-push-pull/main.ts"], /^\[worker \d\] pushed 1000 keys .* are right$/, 2],
-  [["-s", 2, "-w", 2, "--", "examples/02-simple-app/main.ts"], /^\[worker \d\] worker \d asked 3 nodes/, 2],
-  [["-s", 2, "-w", 3, "--", "examples/03-own-handle/main.ts"], /^\[worker \d\] after 200 rounds in step/, 3],
+  [["-s", 2, "-w", 2, "--all-roles", "--", "examples/01-push-pull/main.ts"], /^\[worker\/\d\] pushed 1000 keys .* are right$/, 2],
+  [["-s", 2, "-w", 2, "--all-roles", "--", "examples/02-simple-app/main.ts"], /^\[worker\/\d\] worker \d asked 3 nodes/, 2],
+  [["-s", 2, "-w", 3, "--all-roles", "--", "examples/03-own-handle/main.ts"], /^\[worker\/\d\] after 200 rounds in step/, 3],
+  [["-s", 2, "-w", 2, "--", "examples/04-sparse-logistic-regression/main.ts", 40_000], /^\[worker\/0\] AUC 0\.(5[5-9]|6\d)/, 1],
   [
-    ["-s", 2, "-w", 2, "--worker-only", "--", "examples/04-sparse-logistic-regression/main.ts", 40_000],
-    /^\[worker 0\] AUC 0\.(5[5-9]|6\d)/,
-    1,
-  ],
-  [
-    ["-s", 2, "-w", 1, "--worker-only", "--functions", "examples/05-own-function/functions.ts", "--", "examples/05-own-function/main.ts"],
+    ["-s", 2, "-w", 1, "--functions", "examples/05-own-function/functions.ts", "--", "examples/05-own-function/main.ts"],
     /the largest rows are 999, 998, 997$/,
     1,
   ],
-  [["-s", 2, "-w", 2, "--worker-only", "--", "examples/07-tensorflow-js/main.ts", 4000], /^\[worker 0\] accuracy 0\.(8\d|9)/, 1],
-  [["-s", 2, "-w", 2, "--worker-only", "--", "examples/08-jax-js/main.ts", 200], /^\[worker 0\] (9\d\.\d|100\.0) % of 1000 new points/, 1],
-  [["-s", 3, "-w", 1, "--threads", 2, "examples/01-push-pull/main.ts"], /^\[worker 0\] pushed 1000 keys/, 1],
-  [["-s", 1, "-w", 2, "--transport", "unix", "--socket-dir", socketDir, "examples/01-push-pull/main.ts"], /are right$/, 2],
-  [["-s", 2, "-w", 2, "--fault-drop-percent", 5, "--resend-timeout-ms", 100, "examples/01-push-pull/main.ts"], /are right$/, 2],
-  [["-s", 2, "-w", 1, "--worker-only", "--", script("arguments"), "--epochs", "3"], /^\[worker 0\] arguments --epochs 3, sum 1$/, 1],
-  [["-s", 2, "-w", 1, "--threads", 2, "--worker-only", "--", script("arguments")], /^\[worker 0\] arguments , sum 1$/, 1],
+  [["-s", 2, "-w", 2, "--", "examples/07-tensorflow-js/main.ts", 4000], /^\[worker\/0\] accuracy 0\.(8\d|9)/, 1],
+  [["-s", 2, "-w", 2, "--", "examples/08-jax-js/main.ts", 200], /^\[worker\/0\] (9\d\.\d|100\.0) % of 1000 new points/, 1],
+  [["-s", 3, "-w", 1, "--threads", 2, "--all-roles", "examples/01-push-pull/main.ts"], /^\[worker\/0\] pushed 1000 keys/, 1],
+  [["-s", 1, "-w", 2, "--transport", "unix", "--socket-dir", socketDir, "--all-roles", "examples/01-push-pull/main.ts"], /are right$/, 2],
+  [
+    ["-s", 2, "-w", 2, "--fault-drop-percent", 5, "--resend-timeout", "100ms", "--all-roles", "examples/01-push-pull/main.ts"],
+    /are right$/,
+    2,
+  ],
+  [["-s", 2, "-w", 1, "--", script("arguments"), "--epochs", "3"], /^\[worker\/0\] arguments --epochs 3, sum 1$/, 1],
+  [["-s", 2, "-w", 1, "--threads", 2, "--", script("arguments")], /^\[worker\/0\] arguments , sum 1$/, 1],
 ];
 
 for (const [args, said, times] of launches) {
@@ -62,8 +62,8 @@ test("node examples/12-local-sum/main.ts: devices that are threads all hold the 
 });
 
 for (const [example, workers, said] of [
-  ["10-matrix-factorization", 2, /^\[worker 0\] staleness [028]: objective 1\.\d+ → [01]\.\d+ in 6 clocks/],
-  ["11-lda", 4, /^\[worker 0\] staleness [028]: log-likelihood -6\.\d+ → -[56]\.\d+ per flight in 6 clocks/],
+  ["10-matrix-factorization", 2, /^\[worker\/0\] staleness [028]: objective 1\.\d+ → [01]\.\d+ in 6 clocks/],
+  ["11-lda", 4, /^\[worker\/0\] staleness [028]: log-likelihood -6\.\d+ → -[56]\.\d+ per flight in 6 clocks/],
 ] as const)
   test(`weighbridge launch -w ${workers} examples/${example}/main.ts draws the objective over the time for three bounds of staleness`, async () => {
     await using processes = new Processes();
@@ -88,9 +88,9 @@ test("node examples/14-cuda-net/main.ts trains on a card, or says what is missin
 
 test("three workers with two devices each share a sum through a server: each sees 3, 6 or 9, the last one 9 (dist_async_sum)", async () => {
   await using processes = new Processes();
-  const launch = processes.weighbridge(["launch", "-s", 1, "-w", 3, "--worker-only", "--", "examples/13-dist-async-sum/main.ts"]);
+  const launch = processes.weighbridge(["launch", "-s", 1, "-w", 3, "--", "examples/13-dist-async-sum/main.ts"]);
   await launch.succeeds();
-  const said = [...launch.transcript.matchAll(/^\[worker \d\] both devices hold (?:0 ){6}\/ ([369])(?: \1){5}$/gm)].map(([, sum]) =>
+  const said = [...launch.transcript.matchAll(/^\[worker\/\d\] both devices hold (?:0 ){6}\/ ([369])(?: \1){5}$/gm)].map(([, sum]) =>
     Number(sum),
   );
   assert.equal(said.length, 3, launch.transcript);
@@ -100,11 +100,13 @@ test("three workers with two devices each share a sum through a server: each see
 test("a training that is stopped and taken up on another number of servers comes to the same bits", async () => {
   await using processes = new Processes();
   const folder = temporaryDirectory("resume");
-  const example = ["--worker-only", "--", "examples/06-resume/main.ts"];
+  const example = ["--", "examples/06-resume/main.ts"];
   const first = processes.weighbridge(["launch", "-s", 2, "-w", 1, "--checkpoint-dir", folder, ...example]);
   await first.succeeds();
   assert.equal(first.count(/saved .*step-000025$/), 1, first.transcript);
-  const second = processes.weighbridge(["launch", "-s", 3, "-w", 1, "--restore", folder, ...example]);
+  // The last one was taken at the end of the job.
+  assert.deepEqual(readdirSync(folder).sort(), ["latest", "step-000025", "step-000060"]);
+  const second = processes.weighbridge(["launch", "-s", 3, "-w", 1, "--restore", join(folder, "step-000025"), ...example]);
   await second.succeeds();
   assert.equal(second.count(/going on at step 25, on 3 servers$/), 1, second.transcript);
   const [line] = /line .*, rows .*$/m.exec(first.transcript) ?? [];
@@ -114,9 +116,9 @@ test("a training that is stopped and taken up on another number of servers comes
 test("a command that Node does not run finds its role where ps-lite's programs do", async () => {
   await using processes = new Processes();
   const print = "echo role $DMLC_ROLE of $DMLC_NUM_SERVER and $DMLC_NUM_WORKER, worker $WORKER_ID, rank $WEIGHBRIDGE_RANK";
-  const launch = processes.weighbridge(["launch", "-s", 1, "-w", 2, "--", "sh", "-c", print]);
+  const launch = processes.weighbridge(["launch", "-s", 1, "-w", 2, "--all-roles", "--", "sh", "-c", print]);
   await launch.succeeds();
-  assert.equal(launch.count(/^\[worker 1\] role worker of 1 and 2, worker 1, rank 1$/), 1, launch.transcript);
+  assert.equal(launch.count(/^\[worker\/1\] role worker of 1 and 2, worker 1, rank 1$/), 1, launch.transcript);
   assert.equal(launch.count(/^\[scheduler\] role scheduler of 1 and 2, worker , rank 0$/), 1, launch.transcript);
-  assert.equal(launch.count(/^\[server 0\] role server of 1 and 2, worker , rank 0$/), 1, launch.transcript);
+  assert.equal(launch.count(/^\[server\/0\] role server of 1 and 2, worker , rank 0$/), 1, launch.transcript);
 });

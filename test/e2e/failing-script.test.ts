@@ -25,23 +25,25 @@ test("a server whose script throws ends with 1", async () => {
 });
 
 test("an error of ours that a script does not catch is told in a line, and ends it with 1", async () => {
-  await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--start-timeout-ms", 300] });
+  await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--start-timeout", "300ms"] });
   const worker = cluster.worker(0, "throws", "connect");
   await worker.fails(/^weighbridge: SCHEDULER_UNREACHABLE: .*\n$/m);
   assert.doesNotMatch(worker.stderr, /\n {4}at /, "no stack");
 });
 
-test("launch tells where in a script an error of ours arose when it is asked to be verbose, and ends as it would without", async () => {
+test("launch tells in which line of a script an error of ours arose, with its stack when it is asked to be verbose", async () => {
   await using processes = new Processes();
   const [brief, verbose] = [[], ["--verbose"]].map((flags) =>
-    processes.weighbridge(["launch", "-s", 1, "-w", 1, ...flags, "--", script("throws"), "connect"]),
+    processes.weighbridge(["launch", "-s", 1, "-w", 1, "--all-roles", ...flags, "--", script("throws"), "connect"]),
   );
   // Either may be the first to end.
-  const last = /^weighbridge: (scheduler|server 0) ended with exit code 2: weighbridge: BAD_CONFIG: connect\(\) is for workers/m;
+  const last =
+    /^weighbridge: (scheduler|server\/0) ended with exit code 2: weighbridge: BAD_CONFIG: connect\(\) joins as a worker or a guest/m;
   await brief?.refuses(last);
   assert.doesNotMatch(brief?.stderr ?? "", / {4}at /, "no stack");
+  assert.match(brief?.stderr ?? "", /^weighbridge: (scheduler|server\/0) ended .* \(\S*throws\.ts:\d+:\d+\)$/m, "but the line");
   await verbose?.refuses(last);
-  assert.match(verbose?.stderr ?? "", /^\[(scheduler|server 0)\] {5}at .*throws\.ts:\d+/m);
+  assert.match(verbose?.stderr ?? "", /^\[(scheduler|server\/0)\] {5}at .*throws\.ts:\d+/m);
 });
 
 test("a worker whose server dies ends with 1 and the server's name, when its script does not catch that", async () => {
@@ -52,6 +54,15 @@ test("a worker whose server dies ends with 1 and the server's name, when its scr
   await worker.says(/pulling/);
   await server.kill();
   await worker.fails(/^weighbridge: NODE_DEAD: .*server 0.*$/m);
+});
+
+test("what fails in the code of the server while a function runs belongs to no function, and ends the server", async () => {
+  await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--functions", script("leaky-functions")] });
+  cluster.scheduler();
+  const server = cluster.server(0);
+  cluster.worker(0, "leaky", "fatal");
+  await server.fails(/Error: a fault of the server/);
+  assert.doesNotMatch(server.transcript, /the function fatal started/);
 });
 
 test("a function that throws something without a text, or leaves a rejection behind, is told of by name, and its server lives", async () => {

@@ -50,34 +50,34 @@ test("the guide's function is loaded by the servers, and its script calls it on 
   await using processes = new Processes();
   const functions = join(files.directory, "functions.ts");
   const script = join(files.directory, "train.ts");
-  const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--functions", functions, "--", script]);
+  const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--functions", functions, "--", script]);
   await job.succeeds();
   const norm = 2 * Math.sqrt(1000);
-  for (const rank of [0, 1]) await job.says(new RegExp(`\\[worker ${rank}\\] worker ${rank}: ${norm}$`));
+  for (const rank of [0, 1]) await job.says(new RegExp(`\\[worker/${rank}\\] worker ${rank}: ${norm}$`));
 });
 
 test("the guide's server tells all workers but the one that asked, over the connections that they opened", async () => {
   using files = new GuideFiles("functions.md", ["notes.ts", "follow.ts"]);
   await using processes = new Processes();
   const [functions, script] = ["notes.ts", "follow.ts"].map((name) => join(files.directory, name)) as [string, string];
-  const job = processes.weighbridge(["launch", "-s", 2, "-w", 3, "--worker-only", "--functions", functions, "--", script]);
+  const job = processes.weighbridge(["launch", "-s", 2, "-w", 3, "--functions", functions, "--", script]);
   await job.succeeds();
-  await job.says(/\[worker 0\] worker 0 has told 2$/);
-  await job.says(/\[worker 0\] worker 0: undefined$/);
+  await job.says(/\[worker\/0\] worker 0 has told 2$/);
+  await job.says(/\[worker\/0\] worker 0: undefined$/);
   for (const rank of [1, 2]) {
-    await job.says(new RegExp(`\\[worker ${rank}\\] worker ${rank} hears of key 7 from server [01]$`));
-    await job.says(new RegExp(`\\[worker ${rank}\\] worker ${rank}: 0.5$`));
+    await job.says(new RegExp(`\\[worker/${rank}\\] worker ${rank} hears of key 7 from server [01]$`));
+    await job.says(new RegExp(`\\[worker/${rank}\\] worker ${rank}: 0.5$`));
   }
 });
 
 test("the guide's own model trains on two servers and two workers", async () => {
   using script = new GuideScript("train-your-own-model.md");
   await using processes = new Processes();
-  const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--", script.path]);
+  const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--", script.path]);
   await job.succeeds();
-  await job.says(/\[worker 0\] epoch: 1 step: 1, loss is \d\.\d{6}$/);
+  await job.says(/\[worker\/0\] epoch: 1 step: 1, loss is \d\.\d{6}$/);
   for (const rank of [0, 1]) {
-    const [, accuracy] = await job.says(new RegExp(`\\[worker ${rank}\\] accuracy (\\d\\.\\d+); waited`));
+    const [, accuracy] = await job.says(new RegExp(`\\[worker/${rank}\\] accuracy (\\d\\.\\d+); waited`));
     assert.ok(Number(accuracy) > 0.95, job.transcript);
   }
 });
@@ -86,10 +86,10 @@ test("the guide's cached embedding finds rows with the workers, and is saved aft
   using script = new GuideScript("embedding-cache.md");
   await using processes = new Processes();
   const checkpoints = join(script.directory, "checkpoints");
-  const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--checkpoint-dir", checkpoints, "--", script.path]);
+  const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--checkpoint-dir", checkpoints, "--", script.path]);
   await job.succeeds();
   for (const rank of [0, 1]) {
-    const [, hits] = await job.says(new RegExp(`\\[worker ${rank}\\] .*deviceHits: (\\d+)`));
+    const [, hits] = await job.says(new RegExp(`\\[worker/${rank}\\] .*deviceHits: (\\d+)`));
     assert.ok(Number(hits) > 0, job.transcript);
   }
   assert.ok(existsSync(join(checkpoints, "latest")), job.transcript);
@@ -99,16 +99,16 @@ test("the guide's updater is loaded by the servers, and steps by its rate whatev
   using files = new GuideFiles("your-own-updater.md", ["updaters.ts", "train.ts"]);
   await using processes = new Processes();
   const [updaters, script] = ["updaters.ts", "train.ts"].map((name) => join(files.directory, name));
-  const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--functions", updaters ?? "", "--", script ?? ""]);
+  const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--functions", updaters ?? "", "--", script ?? ""]);
   await job.succeeds();
-  for (const rank of [0, 1]) await job.says(new RegExp(`\\[worker ${rank}\\] worker ${rank}: -1 1 -1 0$`));
+  for (const rank of [0, 1]) await job.says(new RegExp(`\\[worker/${rank}\\] worker ${rank}: -1 1 -1 0$`));
 });
 
 test("the guide's row type keeps the heaviest pairs of a row, whoever pushed them", async () => {
   using files = new GuideFiles("your-own-row-type.md", ["rows.ts", "count.ts"]);
   await using processes = new Processes();
   const [rows, script] = ["rows.ts", "count.ts"].map((name) => join(files.directory, name));
-  const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--functions", rows ?? "", "--", script ?? ""]);
+  const job = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--functions", rows ?? "", "--", script ?? ""]);
   await job.succeeds();
-  for (const rank of [0, 1]) await job.says(new RegExp(`\\[worker ${rank}\\] worker ${rank}: 3 of 11 4 12 4 10 2$`));
+  for (const rank of [0, 1]) await job.says(new RegExp(`\\[worker/${rank}\\] worker ${rank}: 3 of 11 4 12 4 10 2$`));
 });

@@ -6,6 +6,8 @@ import test from "node:test";
 import { freePort } from "../../src/node/launcher/free-port.ts";
 import { Processes, type Running, script } from "./processes.ts";
 
+const REGISTERED = /^The server node id:\S+,node ip: 127\.0\.0\.1,node port:\d+ assign rank id:0\nStart the scheduler node is successful!$/;
+
 type Environment = Readonly<Record<string, string>>;
 
 /** Starts the script in a shell of this role. */
@@ -44,11 +46,29 @@ test("a server that cannot take up its role ends with 1 and the reason, and goes
   assert.equal(server.count(/a worker of/), 0);
 });
 
-test("when the worker's script throws, the server and the scheduler end with 1 and its name", async () => {
+test("when the worker's script throws, the server and the scheduler end with 1 and its name, in one line and without a timeout", async () => {
   await using processes = new Processes();
   const start = await shells(processes);
-  const soon = { WEIGHBRIDGE_START_TIMEOUT_MS: "1500", WEIGHBRIDGE_HEARTBEAT_TIMEOUT_MS: "600", WEIGHBRIDGE_HEARTBEAT_INTERVAL_MS: "200" };
-  const [scheduler, server] = [start("MS_SCHED", soon), start("MS_PSERVER", soon)];
-  await start("MS_WORKER", soon, "--throw").fails(/this worker is lost/);
-  for (const node of [server, scheduler]) await node.fails(/worker 0 died/);
+  const never = { WEIGHBRIDGE_START_TIMEOUT_MS: "600000", WEIGHBRIDGE_HEARTBEAT_TIMEOUT_MS: "600000" };
+  const [scheduler, server] = [start("MS_SCHED", never), start("MS_PSERVER", never)];
+  await start("MS_WORKER", never, "--throw").fails(/this worker is lost/);
+  for (const node of [server, scheduler]) {
+    await node.fails(/^weighbridge: NODE_DEAD: .*worker 0 died: its process ended with exit code 1, without session\.close\(\)$/m);
+    assert.equal(node.count(/^ +at /m), 0, `no stack: ${node.stderr}`);
+  }
+});
+
+test("MindSpore's registration lines come with --log-format mindspore, and in a launch that MS_* variables describe", async () => {
+  await using processes = new Processes();
+  const port = await freePort("127.0.0.1");
+  const scheduler = processes.weighbridge([
+    ...["scheduler", "-s", 1, "-w", 0, "--port", port, "--state-dir", "none"],
+    ...["--log-format", "mindspore", "--log-level", "warn"],
+  ]);
+  processes.weighbridge(["server", "-s", 1, "-w", 0, "--scheduler-port", port]);
+  await scheduler.says(REGISTERED);
+  const flag = processes.weighbridge(["launch", "-s", 1, "-w", 0, "--log-format", "mindspore"]);
+  const variables = processes.weighbridge(["launch"], { env: { MS_SERVER_NUM: "1", MS_WORKER_NUM: "0" } });
+  for (const job of [flag, variables]) await job.says(/^\[scheduler\] Start the scheduler node is successful!$/);
+  for (const job of [flag, variables]) assert.equal(job.count(/^\[scheduler\] The server node id:.* assign rank id:0$/), 1, job.transcript);
 });

@@ -2,12 +2,13 @@
 // missing.
 
 import assert from "node:assert/strict";
-import { cpSync, existsSync } from "node:fs";
-import { join } from "node:path";
+import { spawnSync } from "node:child_process";
+import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { delimiter, dirname, join } from "node:path";
 import test from "node:test";
 import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { findOldNode } from "./find-old-node.ts";
-import { isAlive, Processes, ROOT, script, until } from "./processes.ts";
+import { DEADLINE_MS, isAlive, Processes, ROOT, script, until } from "./processes.ts";
 
 const oldNode = findOldNode();
 const skip = oldNode === undefined ? "there is no Node before 24 on this machine to try it with" : false;
@@ -38,11 +39,32 @@ test("goes on with the Node that npm installed", {
   assert.equal((await mistake.ends()).code, 2);
 });
 
+test("npm pack on a fresh checkout packs with the Node that its set-up has installed just before", { skip }, () => {
+  const folder = temporaryDirectory("old-node");
+  const { name, version, scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
+  writeFileSync(join(folder, "package.json"), JSON.stringify({ name, version, scripts }));
+  for (const part of ["scripts", "installed"]) mkdirSync(join(folder, part));
+  symlinkSync(process.execPath, join(folder, "installed/node"));
+  writeFileSync(join(folder, "scripts/pack.mjs"), 'console.error("packed by " + process.version)');
+  writeFileSync(
+    join(folder, "scripts/setup.mjs"),
+    `import * as fs from "node:fs"; fs.mkdirSync("node_modules", { recursive: true });
+    if (!fs.existsSync("node_modules/.bin")) fs.symlinkSync("../installed", "node_modules/.bin");`,
+  );
+  const path = [dirname(String(oldNode)), ...(process.env.PATH ?? "").split(delimiter).filter((one) => !one.includes("node_modules"))];
+  const env = { ...process.env, NODE_OPTIONS: "", PATH: path.join(delimiter) };
+  const packed = spawnSync("npm", ["pack"], { cwd: folder, env, encoding: "utf8", timeout: DEADLINE_MS });
+  assert.equal(packed.status, 0, packed.stderr);
+  const told = packed.stderr.match(/^packed by v\d+/gm);
+  const ours = `packed by ${process.version.split(".", 1)[0]}`;
+  assert.deepEqual(told, [ours, ours]); // before and after
+});
+
 test("what it handed over to ends when it is killed", {
   skip: skip || (existsSync(join(ROOT, "node_modules/.bin/node")) ? false : "npm installed none"),
 }, async () => {
   await using processes = new Processes();
-  const launch = ["launch", "-s", 1, "-w", 1, "--", script("member")];
+  const launch = ["launch", "-s", 1, "-w", 1, "--all-roles", "--", script("member")];
   const job = processes.weighbridge(launch, { node: String(oldNode) });
   await job.says(/ pid \d+$/, 3);
   const pids = [...job.stdout.matchAll(/ pid (\d+)$/gm)].map(([, pid]) => Number(pid));

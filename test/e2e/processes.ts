@@ -14,6 +14,8 @@ export const ROOT: string = fileURLToPath(new URL("../..", import.meta.url));
 /** The package as `npm test` has built it (scripts/check.mjs). Without it tests run the sources, which start slower. */
 export const BUILD: string | undefined = process.env.BUILT_PACKAGE;
 export const COMMAND: string = join(BUILD ?? ROOT, "bin/weighbridge.mjs");
+/** Has a process run the sources, not what is built of them. */
+const SOURCES = { NODE_OPTIONS: "--conditions=@weighbridge/source" };
 /** The command of the repository: it has the bench, and is what `npm start` runs. */
 const REPOSITORY_COMMAND = join(ROOT, "bin/weighbridge.mjs");
 /**
@@ -27,18 +29,24 @@ const STATE_HOME = mkdtempSync(join(tmpdir(), "weighbridge-test-state-"));
 process.once("exit", () => rmSync(STATE_HOME, { recursive: true, force: true }));
 
 type Ended = { readonly code: number | null; readonly signal: NodeJS.Signals | null };
-type SpawnOptions = { readonly env?: Readonly<Record<string, string>>; readonly node?: string; readonly cwd?: string };
+type SpawnOptions = {
+  readonly env?: Readonly<Record<string, string>>;
+  readonly node?: string;
+  readonly cwd?: string;
+  /** Whether it and its children are a group of their own, for `signalGroup`. */
+  readonly isGroup?: boolean;
+};
 
 export function script(name: string): string {
   return fileURLToPath(new URL(`./scripts/${name}.ts`, import.meta.url));
 }
 
 /** Polls until `condition` gives something; fails the test after the deadline. */
-export async function until<T>(condition: () => T | undefined | false, what: string, deadlineMs: number = DEADLINE_MS): Promise<T> {
-  for (const giveUpAt = performance.now() + deadlineMs; ; await sleep(POLL_MS)) {
+export async function until<T>(condition: () => T | undefined | false, what: string, timeoutMs: number = DEADLINE_MS): Promise<T> {
+  for (const giveUpAt = performance.now() + timeoutMs; ; await sleep(POLL_MS)) {
     const value = condition();
     if (value !== undefined && value !== false) return value;
-    if (performance.now() > giveUpAt) assert.fail(`after ${deadlineMs} ms still waiting for ${what}`);
+    if (performance.now() > giveUpAt) assert.fail(`after ${timeoutMs} ms still waiting for ${what}`);
   }
 }
 
@@ -95,7 +103,7 @@ export class Running {
   }
 
   /** Waits until standard output has `times` matches; returns the last of them. */
-  async says(pattern: RegExp, times = 1, deadlineMs: number = DEADLINE_MS): Promise<RegExpMatchArray> {
+  async says(pattern: RegExp, times = 1, timeoutMs: number = DEADLINE_MS): Promise<RegExpMatchArray> {
     const found = (): RegExpMatchArray | undefined | false => {
       const matches = [...this.stdout.matchAll(new RegExp(pattern, "gm"))];
       if (matches.length >= times) return matches[times - 1];
@@ -104,44 +112,49 @@ export class Running {
       );
     };
     try {
-      return await until(found, `${this.name} to say ${pattern}`, deadlineMs);
+      return await until(found, `${this.name} to say ${pattern}`, timeoutMs);
     } catch (error) {
       throw new Error(`${String(error)}\n${this.transcript}`, { cause: error });
     }
   }
 
-  async ends(deadlineMs: number = DEADLINE_MS): Promise<Ended> {
+  async ends(timeoutMs: number = DEADLINE_MS): Promise<Ended> {
     try {
-      return await until(() => this.#ended, `${this.name} to end`, deadlineMs);
+      return await until(() => this.#ended, `${this.name} to end`, timeoutMs);
     } catch (error) {
       throw new Error(`${String(error)}\n${this.transcript}`, { cause: error });
     }
   }
 
   /** Ends well. */
-  async succeeds(deadlineMs?: number): Promise<void> {
-    const { code, signal } = await this.ends(deadlineMs);
+  async succeeds(timeoutMs?: number): Promise<void> {
+    const { code, signal } = await this.ends(timeoutMs);
     assert.equal(code, 0, `${this.name} ended with ${code ?? signal}\n${this.transcript}`);
   }
 
   /** Ends with an exit code of 1 and this on its standard error. */
-  async fails(pattern: RegExp, deadlineMs?: number): Promise<void> {
-    await this.#endsWith(1, pattern, deadlineMs);
+  async fails(pattern: RegExp, timeoutMs?: number): Promise<void> {
+    await this.#endsWith(1, pattern, timeoutMs);
   }
 
   /** Starts nothing: ends with an exit code of 2 and this on its standard error. */
-  async refuses(pattern: RegExp, deadlineMs?: number): Promise<void> {
-    await this.#endsWith(2, pattern, deadlineMs);
+  async refuses(pattern: RegExp, timeoutMs?: number): Promise<void> {
+    await this.#endsWith(2, pattern, timeoutMs);
   }
 
-  async #endsWith(expected: number, pattern: RegExp, deadlineMs: number | undefined): Promise<void> {
-    const { code, signal } = await this.ends(deadlineMs);
+  async #endsWith(expected: number, pattern: RegExp, timeoutMs: number | undefined): Promise<void> {
+    const { code, signal } = await this.ends(timeoutMs);
     assert.equal(code, expected, `${this.name} ended with ${code ?? signal}\n${this.transcript}`);
     assert.match(this.stderr, pattern, this.transcript);
   }
 
   signal(signal: NodeJS.Signals): void {
     if (this.isRunning) process.kill(this.pid, signal);
+  }
+
+  /** The same for its children too. */
+  signalGroup(signal: NodeJS.Signals): void {
+    if (this.isRunning) process.kill(-this.pid, signal);
   }
 
   async kill(): Promise<void> {
@@ -172,13 +185,13 @@ export class Processes implements AsyncDisposable {
   readonly #running: Running[] = [];
 
   /** `weighbridge ...args` */
-  weighbridge(args: readonly (string | number)[], { env = {}, node = process.execPath, cwd = ROOT }: SpawnOptions = {}): Running {
-    return this.run(node, [COMMAND, ...args.map(String)], { env, cwd });
+  weighbridge(args: readonly (string | number)[], { node = process.execPath, ...options }: SpawnOptions = {}): Running {
+    return this.run(node, [COMMAND, ...args.map(String)], options);
   }
 
   /** The same from the sources. */
   fromSources(args: readonly (string | number)[], { cwd = ROOT }: SpawnOptions = {}): Running {
-    return this.run(process.execPath, [REPOSITORY_COMMAND, ...args.map(String)], { env: { NODE_OPTIONS: "" }, cwd });
+    return this.run(process.execPath, [REPOSITORY_COMMAND, ...args.map(String)], { env: SOURCES, cwd });
   }
 
   /**
@@ -190,8 +203,8 @@ export class Processes implements AsyncDisposable {
     return this.run("bash", ["-c", `set -o pipefail; ${words} ${rest}`]);
   }
 
-  run(command: string, args: readonly string[], { env = {}, cwd = ROOT }: SpawnOptions = {}): Running {
-    const child = spawn(command, args, { cwd, env: { ...cleanEnvironment(), ...env } });
+  run(command: string, args: readonly string[], { env = {}, cwd = ROOT, isGroup = false }: SpawnOptions = {}): Running {
+    const child = spawn(command, args, { cwd, env: { ...cleanEnvironment(), ...env }, detached: isGroup });
     const running = new Running(args.slice(1).join(" "), child);
     this.#running.push(running);
     return running;
@@ -206,6 +219,5 @@ export class Processes implements AsyncDisposable {
 function cleanEnvironment(): Record<string, string> {
   const { PATH = "", HOME = "", NODE_COMPILE_CACHE = join(tmpdir(), "node-compile-cache") } = process.env;
   // Scripts of tests, and examples, import the same package as the command that runs them.
-  const built = BUILD === undefined ? {} : { NODE_OPTIONS: "--conditions=built" };
-  return { PATH, HOME, TMPDIR: tmpdir(), XDG_STATE_HOME: STATE_HOME, NODE_COMPILE_CACHE, ...built };
+  return { PATH, HOME, TMPDIR: tmpdir(), XDG_STATE_HOME: STATE_HOME, NODE_COMPILE_CACHE, ...(BUILD === undefined ? SOURCES : {}) };
 }

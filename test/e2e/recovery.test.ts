@@ -32,7 +32,7 @@ suite("recovery", { concurrency: 2 }, () => {
       assert.ok(tookMs < HEARTBEAT_TIMEOUT_MS + NEWS_MS, `known after ${tookMs} ms`);
       second = cluster.server(1);
       await worker.says(/^push works again$/, holder - 1);
-      await scheduler.says(new RegExp(`^server 1 at .* took its place, incarnation ${holder}$`));
+      await scheduler.says(new RegExp(`^server/1 ready again .* incarnation ${holder}$`));
     }
     worker.endInput();
     for (const node of [worker, first, second, scheduler]) await node.succeeds();
@@ -59,7 +59,12 @@ suite("recovery", { concurrency: 2 }, () => {
   });
 
   test("a server that is stopped for a moment loses nothing", async () => {
-    await using cluster = await Cluster.create({ servers: 2, workers: 1 });
+    // Also where the machine makes that moment longer.
+    await using cluster = await Cluster.create({
+      servers: 2,
+      workers: 1,
+      flags: ["--heartbeat-timeout", `${10 * HEARTBEAT_TIMEOUT_MS}ms`],
+    });
     const scheduler = cluster.scheduler();
     const servers = [cluster.server(0), cluster.server(1)];
     const worker = cluster.worker(0, "pusher", "--verify");
@@ -85,7 +90,7 @@ suite("recovery", { concurrency: 2 }, () => {
     await worker.says(/^push failed after \d+ ms: NODE_DEAD: .*server 0/);
     servers[0]?.signal("SIGCONT");
     await worker.says(/^push works again$/);
-    await scheduler.says(/^server 0 .*is heard of again$/);
+    await scheduler.says(/^server\/0 is heard of again /);
     worker.endInput();
     for (const node of [worker, ...servers, scheduler]) await node.succeeds();
   });
@@ -120,7 +125,7 @@ suite("recovery", { concurrency: 2 }, () => {
     stopped.signal("SIGSTOP");
     await first.says(/^barrier failed: .*worker 1/);
     stopped.signal("SIGCONT");
-    await scheduler.says(/^worker 1 .*is heard of again$/);
+    await scheduler.says(/^worker\/1 is heard of again /);
     stopped.endInput();
     for (const node of [first, stopped, server, scheduler]) await node.succeeds();
     for (const node of [first, stopped]) assert.equal(node.count(/^passed$/), 1);
@@ -140,9 +145,6 @@ suite("recovery", { concurrency: 2 }, () => {
     }
     const scheduler = cluster.scheduler();
     await scheduler.says(/^the cluster is complete/);
-    await scheduler.says(/^The server node id:\S+,node ip: \S+,node port:\d+ assign rank id:0$/);
-    await scheduler.says(/^The worker node id:\S+ assign rank id:1$/);
-    await scheduler.says(/^Start the scheduler node is successful!$/);
     for (const worker of workers) {
       const before = await pushed(worker);
       assert.ok((await pushed(worker)) > before);
@@ -155,11 +157,11 @@ suite("recovery", { concurrency: 2 }, () => {
   test("a scheduler that is stopped for longer than the start timeout and goes on finds the server there, and nobody has noticed", async () => {
     const timeoutMs = 1000;
     const startTimeoutMs = 2500;
-    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--heartbeat-timeout-ms", timeoutMs] });
+    await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--heartbeat-timeout", `${timeoutMs}ms`] });
     const scheduler = cluster.scheduler();
     const worker = cluster.worker(0, "pusher", "--verify");
     await cluster.waitsFor(1); // The server has little time to find the others.
-    const server = cluster.weighbridge(["server", ...cluster.flags, "--start-timeout-ms", startTimeoutMs]);
+    const server = cluster.weighbridge(["server", ...cluster.flags, "--start-timeout", `${startTimeoutMs}ms`]);
     await worker.says(/^push works$/);
     scheduler.signal("SIGSTOP");
     for (const node of [worker, server]) await until(() => AWAY.test(node.stderr), `${node.name} to mention it`, timeoutMs + NEWS_MS);
@@ -186,7 +188,7 @@ suite("recovery", { concurrency: 2 }, () => {
       await victim.says(/^push works$/);
       await victim.kill();
       victim = cluster.worker(1, "pusher");
-      await scheduler.says(new RegExp(`^worker 1 .*took its place, incarnation ${holder}$`));
+      await scheduler.says(new RegExp(`^worker/1 ready again .* incarnation ${holder}$`));
     }
     await victim.says(/^push works$/);
     for (const worker of [steady, victim]) worker.endInput();

@@ -39,8 +39,8 @@ class Replicated {
       return found;
     };
     return {
-      head: await of(new RegExp(`^server ${rank} at \\S+ \\(.*:(\\d+)\\) joined`)),
-      standby: await of(new RegExp(`^standby ${rank} at \\S+ \\(.*:(\\d+)\\) joined`)),
+      head: await of(new RegExp(`^server/${rank} ready {2}\\S+ {2}pid (\\d+)`)),
+      standby: await of(new RegExp(`^standby/${rank} ready {2}\\S+ {2}pid (\\d+)`)),
     };
   }
 
@@ -96,10 +96,10 @@ suite("replicas", { concurrency: 2 }, () => {
     await worker.says(/^push works$/);
     const [first, second] = [await job.copies(0), await job.copies(1)];
     await first.head.kill();
-    await job.scheduler.says(/^the standby at \S+ \(.*\) is server 0 from now on, incarnation 2$/);
+    await job.scheduler.says(/^server\/0 taken over by its standby .* incarnation 2$/);
     await goesOn(worker);
     second.head.signal("SIGSTOP");
-    await job.scheduler.says(/^the standby at \S+ \(.*\) is server 1 from now on, incarnation 2$/, 1, 10 * HEARTBEAT_TIMEOUT_MS);
+    await job.scheduler.says(/^server\/1 taken over by its standby .* incarnation 2$/, 1, 10 * HEARTBEAT_TIMEOUT_MS);
     await goesOn(worker);
     second.head.signal("SIGCONT");
     await second.head.fails(/FENCED/);
@@ -109,14 +109,14 @@ suite("replicas", { concurrency: 2 }, () => {
 
   test("a head that is asked to end by SIGTERM hands over: no push fails, and each counts once", async () => {
     // longer than any wait of this test: whoever waited for it would be found
-    const flags = [...FLAGS, "--heartbeat-timeout-ms", 2 * DEADLINE_MS];
+    const flags = [...FLAGS, "--heartbeat-timeout", `${2 * DEADLINE_MS}ms`];
     await using cluster = await Cluster.create({ servers: 1, workers: 1, flags });
     const job = await Replicated.start(cluster, 1);
     const worker = cluster.worker(0, "pusher", "--verify");
     await worker.says(/^push works$/);
     const { head, standby } = await job.copies(0);
     head.signal("SIGTERM");
-    await job.scheduler.says(/^server 0 handed over to its standby at \S+ \(.*\), incarnation 2$/);
+    await job.scheduler.says(/^server\/0 handed over to its standby .* incarnation 2$/);
     assert.deepEqual(await head.ends(), { code: null, signal: "SIGTERM" });
     await goesOn(worker);
     await finish([worker], [standby, job.scheduler]);
@@ -152,45 +152,67 @@ suite("replicas", { concurrency: 2 }, () => {
       ...cluster.flags,
       "--log-level",
       "info",
-      "--worker-only",
       "test/e2e/scripts/survivor.ts",
       "--pushes",
       400,
     ]);
-    const [, pid] = await launch.says(/server 0 at \S+ \(.*:(\d+)\) joined/);
-    await launch.says(/^\[worker 0\] pushed \d+$/, 2);
+    const [, pid] = await launch.says(/server\/0 ready {2}\S+ {2}pid (\d+)/);
+    await launch.says(/^\[worker\/0\] pushed \d+$/, 2);
     process.kill(Number(pid), "SIGKILL");
     await until(
-      () => / server 0 \(process \d+\) was ended by SIGKILL; the job goes on with the other process of server 0/.test(launch.stderr),
+      () => / server\/0 \(process \d+\) was ended by SIGKILL; the job goes on with the other process of server\/0/.test(launch.stderr),
       "the launcher's line",
     );
     await launch.succeeds();
-    assert.match(launch.stdout, /^\[worker 0\] verified 400 pushes/m);
+    assert.match(launch.stdout, /^\[worker\/0\] verified 400 pushes/m);
     assert.doesNotMatch(launch.stderr, /the scheduler (?:at \S+ is away|was restarted)/, "it was there all the time");
   });
 
-  test("train --replicas 2 goes on when a server is killed, says so, and ends with the loss of a calm run", async () => {
+  test("train --replicas 2 goes on when a server is killed, and hands over when it gets SIGTERM; it says so, and ends with the loss of a calm run", async () => {
     const losses: string[] = [];
-    for (const isCalm of [true, false]) {
+    for (const signal of [undefined, "SIGKILL", "SIGTERM"] as const) {
       await using processes = new Processes();
       const flags = ["--limit", 1920, "--epochs", 2, "--no-checkpoint", "--every", 10, "-s", 1, "-w", 1];
       const job = processes.weighbridge(["train", "lenet", "--replicas", 2, ...flags]);
       await job.says(/^ {2}epoch: 1 step: 10, loss is/);
-      if (!isCalm) process.kill(Number((await job.says(/^ *The server node id:(\d+),.* rank id:0$/))[1]), "SIGKILL");
+      if (signal !== undefined) process.kill(Number((await job.says(/^ *server\/0 ready {2}\S+ {2}pid (\d+)/))[1]), signal);
       await job.succeeds();
-      if (!isCalm) await job.says(/ server 0 \(process \d+\) was ended by SIGKILL; the job goes on with the other process of server 0/);
+      if (signal !== undefined)
+        await job.says(
+          / server\/0 \(process \d+\) (?:was ended by SIGKILL|ended with exit code 143); the job goes on with the other process/,
+        );
+      assert.equal(job.count(/^ *server\/0 handed over to its standby/), signal === "SIGTERM" ? 1 : 0);
       losses.push((await job.says(/^ {2}epoch: 2 step: 30, loss is (\S+)$/))[1] as string);
     }
-    assert.equal(losses[0], losses[1]);
+    assert.deepEqual(
+      losses,
+      Array.from({ length: 3 }, () => losses[0]),
+    );
+  });
+
+  test("train --replicas 2 whose heads are all killed at the last step saves, prints its result and ends well", async () => {
+    await using processes = new Processes();
+    using folder = temporaryFolder();
+    const flags = ["--limit", 640, "--epochs", 1, "--every", 10, "-s", 2, "-w", 1, "--checkpoint-dir", folder.path];
+    const job = processes.weighbridge(["train", "lenet", "--replicas", 2, ...flags]);
+    const heads = [0, 1].map(async (rank) => Number((await job.says(new RegExp(`^ *server/${rank} ready {2}\\S+ {2}pid (\\d+)`)))[1]));
+    const pids = await Promise.all(heads);
+    await job.says(/^ {2}epoch: 1 step: 10, loss is/);
+    for (const pid of pids) process.kill(pid, "SIGKILL");
+    await job.succeeds();
+    for (const rank of [0, 1])
+      await job.says(new RegExp(` server/${rank} \\(process \\d+\\) was ended by SIGKILL; the job goes on with the other process`));
+    await job.says(/^ {2}accuracy {5}\d+\.\d\d % of 10,000 digits/);
+    await job.says(/^ {2}checkpoint {3}\S+$/);
   });
 
   test("launch --restart on-failure starts a copy again that is killed; it is filled, and takes over from the other", async () => {
     await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: [...FLAGS, "--restart", "on-failure"] });
-    const script = ["--worker-only", "test/e2e/scripts/survivor.ts", "--pushes", 1_000_000];
+    const script = ["test/e2e/scripts/survivor.ts", "--pushes", 1_000_000];
     const launch = cluster.weighbridge(["launch", ...cluster.flags, "--log-level", "info", ...script]);
-    const pushed = /^\[worker 0\] pushed \d+$/;
-    const [, head] = await launch.says(/server 0 at \S+ \(.*:(\d+)\) joined/);
-    const [, standby] = await launch.says(/standby 0 at \S+ \(.*:(\d+)\) joined/);
+    const pushed = /^\[worker\/0\] pushed \d+$/;
+    const [, head] = await launch.says(/server\/0 ready {2}\S+ {2}pid (\d+)/);
+    const [, standby] = await launch.says(/standby\/0 ready {2}\S+ {2}pid (\d+)/);
     await launch.says(pushed);
     process.kill(Number(head), "SIGKILL");
     await until(() => /the standby has everything/.test(launch.stderr), "the copy that was started again to be filled");
@@ -202,7 +224,7 @@ suite("replicas", { concurrency: 2 }, () => {
       isFilled = nodes.some(({ role, state, isFilling }) => role === "standby" && state === "alive" && isFilling !== true);
     }
     process.kill(Number(standby), "SIGKILL");
-    await launch.says(/is server 0 from now on, incarnation 3$/);
+    await launch.says(/server\/0 taken over by its standby .* incarnation 3$/);
     await launch.says(pushed, launch.count(pushed) + 2);
   });
 
@@ -210,20 +232,20 @@ suite("replicas", { concurrency: 2 }, () => {
     using folder = temporaryFolder();
     const done = join(folder.path, "done");
     await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: [...FLAGS, "--job", "again", "--restart", "on-failure"] });
-    const script = ["--worker-only", "test/e2e/scripts/survivor.ts", "--until", done];
+    const script = ["test/e2e/scripts/survivor.ts", "--until", done];
     const launch = cluster.weighbridge(["launch", ...cluster.flags, "--log-level", "info", ...script], { env: { TMPDIR: folder.path } });
-    const [, head] = await launch.says(/server 0 at \S+ \(.*:(\d+)\) joined/);
-    await launch.says(/^\[worker 0\] pushed \d+$/);
+    const [, head] = await launch.says(/server\/0 ready {2}\S+ {2}pid (\d+)/);
+    await launch.says(/^\[worker\/0\] pushed \d+$/);
     const [state = ""] = readdirSync(folder.path).filter((name) => name.startsWith("weighbridge-launch-"));
     const { pid } = JSON.parse(readFileSync(join(folder.path, state, `again@${cluster.port}`, "lock"), "utf8")) as { readonly pid: number };
     process.kill(pid, "SIGKILL");
     await until(() => /scheduler was ended by SIGKILL; it is started again in 500 ms/.test(launch.stderr), "the launcher's line");
     await launch.says(/the cluster is complete/, 2);
     process.kill(Number(head), "SIGKILL"); // who stands by is in that state
-    await launch.says(/is server 0 from now on, incarnation 2$/);
+    await launch.says(/server\/0 taken over by its standby .* incarnation 2$/);
     writeFileSync(done, "");
     await launch.succeeds();
-    assert.match(launch.stdout, /^\[worker 0\] verified \d+ pushes/m);
+    assert.match(launch.stdout, /^\[worker\/0\] verified \d+ pushes/m);
     assert.deepEqual(readdirSync(folder.path), ["done"], "the launcher removes the state");
   });
 

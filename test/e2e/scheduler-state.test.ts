@@ -46,12 +46,12 @@ suite("scheduler-state", { concurrency: 2 }, () => {
 
   test("a job that fails because a dead worker does not come back says whom it waits for, and leaves no state", async () => {
     const root = temporaryDirectory("state");
-    const flags = ["--job", "failing", "--state-dir", root, "--heartbeat-timeout-ms", 1500, "--start-timeout-ms", 15_000];
+    const flags = ["--job", "failing", "--state-dir", root, "--heartbeat-timeout", "1500ms", "--start-timeout", "15000ms"];
     await using cluster = await Cluster.create({ servers: 1, workers: 2, flags });
     const [scheduler, server] = [cluster.scheduler(), cluster.server(0)];
     const [worker, dead] = [cluster.worker(0, "reader"), cluster.worker(1, "reader")];
     for (const node of [worker, dead]) await node.says(/^reads 0 to 0$/);
-    await server.says(/^server 0 at tcp:\/\/\S+ has joined job failing$/);
+    await server.says(/^server\/0 ready {2}\S+ {2}job failing$/);
     await dead.kill();
     worker.endInput();
     await until(() => /the end of the job waits for nodes that are gone.*worker 1/.test(worker.stderr), "the words");
@@ -61,7 +61,7 @@ suite("scheduler-state", { concurrency: 2 }, () => {
 
   test("a job that is killed as a whole leaves a state that the next one sets aside and says so", async () => {
     const root = temporaryDirectory("state");
-    const flags = ["--job", "durable", "--state-dir", root, "--heartbeat-timeout-ms", 500];
+    const flags = ["--job", "durable", "--state-dir", root, "--heartbeat-timeout", "500ms"];
     await using cluster = await Cluster.create({ servers: 1, workers: 1, flags });
     const directory = join(root, `durable@${cluster.port}`);
     const first = [cluster.scheduler(), cluster.server(0), cluster.worker(0, "pusher")];

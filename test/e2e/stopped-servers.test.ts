@@ -14,29 +14,34 @@ async function directory(): Promise<string> {
 }
 
 suite("stopped servers", { concurrency: 2 }, () => {
-  test("a server that is stopped, and started again with the same rank and directory, goes on; no call of a worker fails", async () => {
+  test("a server that is stopped, and started again with the same rank and directory, goes on; no call of a worker fails; the end of the job is saved, and a start with --resume goes on from it", async () => {
     const checkpoints = await directory();
     await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--checkpoint-dir", checkpoints] });
     const [scheduler, server, worker] = [cluster.scheduler(), cluster.server(0), cluster.worker(0, "keeper", "--pushes", "2000")];
     await worker.says(/^acknowledged \d+$/, 20);
     server.signal("SIGTERM");
-    await scheduler.says(/server 0 was stopped, and is awaited/);
+    await scheduler.says(/server\/0 was stopped, and is awaited/);
     const again = cluster.server(0);
-    await worker.says(/^done/);
+    const [, bits = ""] = await worker.says(/^done (\w+)$/);
     assert.deepEqual(await readdir(join(checkpoints, "stopped")), [], "what was gone on with is removed");
     worker.endInput();
     for (const node of [worker, again]) await node.succeeds();
+    assert.ok((await readdir(checkpoints)).includes("step-000000"), "the end of the job is saved");
+    await using next = await Cluster.create({ servers: 1, workers: 1, flags: [`--resume=${checkpoints}`] });
+    next.scheduler();
+    next.server(0);
+    await next.worker(0, "keeper", "--pushes", "1").says(new RegExp(`^found 2000 to 2000 ${bits}$`));
     await rm(checkpoints, { recursive: true });
   });
 
-  test("a server that is stopped and started again without a rank finds the only state that was left", async () => {
+  test("a server that is stopped by Ctrl-C and started again without a rank finds the only state that was left", async () => {
     const checkpoints = await directory();
     await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--checkpoint-dir", checkpoints] });
     const start = (): Running => cluster.weighbridge(["server", ...cluster.flags]);
     const [scheduler, server, worker] = [cluster.scheduler(), start(), cluster.worker(0, "keeper", "--pushes", "2000")];
     await worker.says(/^acknowledged \d+$/, 20);
-    server.signal("SIGTERM");
-    await scheduler.says(/server 0 was stopped, and is awaited/);
+    server.signal("SIGINT");
+    await scheduler.says(/server\/0 was stopped, and is awaited/);
     const again = start();
     await worker.says(/^done/);
     worker.endInput();
@@ -56,7 +61,7 @@ suite("stopped servers", { concurrency: 2 }, () => {
     await standby.kill();
     await until(() => /the standby is gone: going on without one/.test(head.stderr), "the head to go on alone");
     head.signal("SIGTERM");
-    await scheduler.says(/server 0 was stopped, and is awaited/);
+    await scheduler.says(/server\/0 was stopped, and is awaited/);
     const copies = [cluster.server(0), cluster.server(0)];
     await worker.says(/^done/);
     await until(() => copies.some(({ stderr }) => /the standby has everything|filling a standby/.test(stderr)), "the other to be filled");
@@ -81,12 +86,12 @@ suite("stopped servers", { concurrency: 2 }, () => {
     const isFilled = (copies: readonly Running[]): boolean => copies.some(({ stderr }) => /the standby has everything/.test(stderr));
     await goesOn();
     await stop(...first);
-    await scheduler.says(/server 0 was stopped, and is awaited/);
+    await scheduler.says(/server\/0 was stopped, and is awaited/);
     first = start(0, 0);
     await until(() => isFilled(first), "the other to be filled");
     await goesOn();
     await stop(...first, ...second);
-    await scheduler.says(/server 1 was stopped, and is awaited/);
+    await scheduler.says(/server\/1 was stopped, and is awaited/);
     [first, second] = [start(0, 0), start(1, 1)];
     await until(() => isFilled(first) && isFilled(second), "the others to be filled");
     await goesOn();
@@ -103,7 +108,7 @@ suite("stopped servers", { concurrency: 2 }, () => {
     const first = [cluster.scheduler(), cluster.server(0), cluster.worker(0, "keeper", "--pushes", "1000000")] as const;
     await first[2].says(/^acknowledged \d+$/, 20);
     first[1].signal("SIGTERM");
-    await first[0].says(/server 0 was stopped, and is awaited/);
+    await first[0].says(/server\/0 was stopped, and is awaited/);
     await Promise.all(first.map((node) => node.kill()));
 
     await using next = await Cluster.create({ servers: 1, workers: 1, flags: ["--checkpoint-dir", checkpoints] });

@@ -57,7 +57,7 @@ export async function strikeTraining(training: StruckTraining): Promise<Readonly
 type Trained = { readonly bits: readonly string[]; readonly losses: readonly string[]; readonly struck: readonly string[] };
 
 async function run({ task, workers: count, seed, strikes }: StruckTraining, rounds: number): Promise<Trained> {
-  const flags = ["--replicas", 2, "--job", `${task}-${seed}`, "--heartbeat-timeout-ms", HEARTBEAT_TIMEOUT_MS];
+  const flags = ["--replicas", 2, "--job", `${task}-${seed}`, "--heartbeat-timeout", `${HEARTBEAT_TIMEOUT_MS}ms`];
   await using cluster = await Cluster.create({ servers: SERVERS, workers: count, flags });
   const copies = new Copies(cluster, { servers: SERVERS, seed });
   const random = new Random(seed);

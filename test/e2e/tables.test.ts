@@ -4,11 +4,12 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { parse } from "yaml";
 import { freePort } from "../../src/node/launcher/free-port.ts";
 import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { Cluster } from "./cluster.ts";
-import { Processes, type Running, script } from "./processes.ts";
+import { Processes, type Running, script, until } from "./processes.ts";
 
 test("weighbridge launch runs hello_ssp of the examples, with one server when their number is left out", async () => {
   await using processes = new Processes();
@@ -26,7 +27,7 @@ for (const [staleness, model, clocks] of [
   test(`hello_ssp in 2 processes with 4 threads each: ${clocks} clocks, staleness ${staleness}, ${model}`, async () => {
     await using processes = new Processes();
     const settings = [`staleness=${staleness}`, `clocks=${clocks}`, `model=${model}`];
-    const launch = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--worker-only", "--", script("tables-hello"), ...settings]);
+    const launch = processes.weighbridge(["launch", "-s", 2, "-w", 2, "--", script("tables-hello"), ...settings]);
     await launch.succeeds();
     assert.equal(launch.count(/4 threads are done$/), 2, launch.transcript);
   });
@@ -34,7 +35,7 @@ for (const [staleness, model, clocks] of [
 for (const model of ["SSP", "SSPPush"] as const)
   test(`gets wait at the bound of their table and for nothing else, increments travel once, a cache of 2 loses nothing (${model})`, async () => {
     // Nobody dies here: a process that a busy machine holds up is not to be taken for dead.
-    await using cluster = await Cluster.create({ servers: 1, workers: 2, flags: ["--heartbeat-timeout-ms", 30_000] });
+    await using cluster = await Cluster.create({ servers: 1, workers: 2, flags: ["--heartbeat-timeout", "30000ms"] });
     cluster.scheduler();
     cluster.server(0);
     const [busy, idle] = [0, 1].map((rank) => cluster.worker(rank, "tables-promises", `model=${model}`)) as [Running, Running];
@@ -51,20 +52,26 @@ for (const model of ["SSP", "SSPPush"] as const)
     }
   });
 
-test("when a process is killed the others go on within the detection time, and end when they are done", async () => {
-  await using cluster = await Cluster.create({ servers: 1, workers: 3 });
-  cluster.scheduler();
+test("a process that is killed is found by its broken connection: sooner than one that fell silent before; the others go on, and end when they are done", async () => {
+  // A scheduler that is held up for longer than what lies between the two deaths finds both at once.
+  const flags = ["--heartbeat-timeout", "8s", "--heartbeat-interval", "100ms"];
+  await using cluster = await Cluster.create({ servers: 1, workers: 3, flags });
+  const scheduler = cluster.scheduler();
   cluster.server(0);
   const workers = [0, 1, 2].map((rank) => cluster.worker(rank, "tables-hello", "mode=alone", "processes=3", "threads=2", "clocks=200"));
   for (const worker of workers) await worker.says(/^at clock 20$/);
+  const deaths = (): string[] => [...scheduler.stderr.matchAll(/node is dead.* node="(worker \d)"/g)].map(([, name = ""]) => name);
+  workers[1]!.signal("SIGSTOP");
+  await sleep(500); // it is silent for several heartbeats when the other one dies
   await workers[2]!.kill();
-  for (const worker of workers.slice(0, 2)) {
-    await worker.says(/^2 threads are done$/);
-    await worker.succeeds();
-  }
+  await until(() => deaths().length === 2, "both to be found");
+  assert.deepEqual(deaths(), ["worker 2", "worker 1"], scheduler.transcript);
+  await workers[1]!.kill();
+  await workers[0]!.says(/^2 threads are done$/);
+  await workers[0]!.succeeds();
 });
 
-test("a process that is stopped is waited for no longer than the detection time; continued, it goes on and has lost nothing", async () => {
+test("a process that is stopped is waited for no longer than the detection time; continued, it is told once that others went on without it, and has lost nothing", async () => {
   await using cluster = await Cluster.create({ servers: 1, workers: 2 });
   cluster.scheduler();
   cluster.server(0);
@@ -77,6 +84,9 @@ test("a process that is stopped is waited for no longer than the detection time;
   stopped.signal("SIGCONT");
   // Each has seen all of its increments.
   for (const worker of [stopped, steady]) await worker.says(/^2 threads are done$/);
+  assert.equal(stopped.count(/^taken out: worker 1 was taken for dead, .*others have gone on without it/), 1, stopped.transcript);
+  const deaths = steady.stderr.match(/a worker is dead: reads, rounds and barriers go on without it node="worker 1"/g);
+  assert.equal(deaths?.length, 1, steady.transcript);
   for (const worker of [stopped, steady]) await worker.succeeds();
 });
 

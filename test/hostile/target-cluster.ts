@@ -215,7 +215,7 @@ async function registerIntruder(
       if (answer?.header.kind !== Kind.REPLY) throw new Error(answer === undefined ? "closed" : describe(answer));
       return { client, registration: decodeJson(registerReplyShape, "the answer", answer.payload) };
     } catch (thrown) {
-      if (!String(thrown).includes("nobody answers")) throw thrown;
+      if (!String(thrown).includes("nothing answers")) throw thrown;
       await new Promise<void>((resolve) => clock.after(5, resolve)); // the scheduler does not listen yet
     }
   }

@@ -57,7 +57,8 @@ test("two names whose 32-bit hashes are the same are two parameters", async () =
   assert.equal(hashText(COLLIDING[0]), hashText(COLLIDING[1]));
   const { cluster, sessions } = await quietCluster();
   const tensors = [];
-  for (const [i, name] of COLLIDING.entries()) tensors.push(await cluster.run((sessions[i] as Session).tensor(name, { shape: [3] })));
+  for (const [i, name] of COLLIDING.entries())
+    tensors.push(await cluster.run((sessions[i] as Session).tensor(name, { shape: [3], optimizer: "sum" })));
   for (const [i, tensor] of tensors.entries()) await cluster.run(tensor.push(new Float32Array(3).fill(i + 1)));
   for (const [i, tensor] of tensors.entries()) assert.deepEqual(await cluster.run(tensor.pull()), new Float32Array(3).fill(i + 1));
   await cluster.finalize();
@@ -73,14 +74,14 @@ test(`workers that make the same names at the same time, in different orders, pu
       const mine = names.map((_, i) => names[(i + rank) % names.length] as string);
       await Promise.all(
         mine.map(async (name) => {
-          const tensor = await session.tensor(name, { shape: [2] });
+          const tensor = await session.tensor(name, { shape: [2], optimizer: "sum" });
           await tensor.push(new Float32Array(2).fill(names.indexOf(name) + 1));
         }),
       );
     };
     await cluster.run(Promise.all(sessions.map(push)));
     for (const [i, name] of names.entries()) {
-      const tensor = await cluster.run((sessions[0] as Session).tensor(name, { shape: [2] }));
+      const tensor = await cluster.run((sessions[0] as Session).tensor(name, { shape: [2], optimizer: "sum" }));
       assert.deepEqual(await cluster.run(tensor.pull()), new Float32Array(2).fill(3 * (i + 1)), name);
     }
     const listed = await cluster.run((sessions[1] as Session).parameters());
@@ -91,20 +92,20 @@ test(`workers that make the same names at the same time, in different orders, pu
 test("while the scheduler is away pushes, pulls, clocks and checkpoints go on, and what this worker has opened opens again", async () => {
   const { cluster, sessions } = await quietCluster();
   const [one, two] = sessions as [Session, Session];
-  const options = { shape: [3], consistency: "bsp" } as const;
+  const options = { shape: [3], optimizer: "sum", consistency: "bsp" } as const;
   const w = await cluster.run(one.tensor("w", options));
   const same = await cluster.run(two.tensor("w", options));
-  const rows = await cluster.run(one.embedding("e", { dim: 2 }));
+  const rows = await cluster.run(one.embedding("e", { dim: 2, optimizer: "sum" }));
   cluster.kill(SCHEDULER_ID);
   for (const session of sessions) await cluster.run((session === one ? w : same).push(new Float32Array(3).fill(1)));
   for (const session of sessions) session.clock();
   assert.deepEqual(await cluster.run(w.pull()), new Float32Array(3).fill(2));
   await cluster.run(rows.push([7], Float32Array.of(1, 2)));
   const startedAtMs = cluster.clock.nowMs();
-  const again = await cluster.run(one.embedding("e", { dim: 2 }));
+  const again = await cluster.run(one.embedding("e", { dim: 2, optimizer: "sum" }));
   assert.deepEqual(await cluster.run(again.pull([7])), Float32Array.of(1, 2));
   assert.ok(cluster.clock.nowMs() - startedAtMs < 1000, "nobody waits for the scheduler");
-  const { path } = await cluster.run(one.checkpoint());
+  const { path } = await cluster.run(one.checkpoint().saved);
   assert.equal(path, `${ROOT}/step-000001`);
   await cluster.run(cluster.startNode(SCHEDULER_ID));
   await cluster.finalize();
@@ -117,7 +118,7 @@ test("a new name fails within its deadline while the scheduler is killed or sile
   ]) {
     const { cluster, sessions } = await quietCluster();
     const [one, two] = sessions as [Session, Session];
-    const w = await cluster.run(one.tensor("w", { shape: [3] }));
+    const w = await cluster.run(one.tensor("w", { shape: [3], optimizer: "sum" }));
     lose(cluster);
     const names = (error: unknown): boolean =>
       (isWeighbridgeError(error, "SCHEDULER_UNREACHABLE") || isWeighbridgeError(error, "DEADLINE")) &&
@@ -127,13 +128,13 @@ test("a new name fails within its deadline while the scheduler is killed or sile
       [two, "w"], // open in another process only
     ] as const) {
       const startedAtMs = cluster.clock.nowMs();
-      await assert.rejects(cluster.run(session.tensor(name, { shape: [3] }, { deadlineMs: 500 })), names);
+      await assert.rejects(cluster.run(session.tensor(name, { shape: [3], optimizer: "sum", timeoutMs: 500 })), names);
       assert.ok(cluster.clock.nowMs() - startedAtMs <= 600, `${cluster.clock.nowMs() - startedAtMs} ms`);
     }
-    await assert.rejects(cluster.run(w.clear({ deadlineMs: 500 })), names);
+    await assert.rejects(cluster.run(w.drop({ timeoutMs: 500 })), names);
     assert.deepEqual(await cluster.run(w.pull()), new Float32Array(3), "a clear that fails clears nothing");
     const startedAtMs = cluster.clock.nowMs();
-    await assert.rejects(cluster.run(one.tensor("other", { shape: [3] })), names);
+    await assert.rejects(cluster.run(one.tensor("other", { shape: [3], optimizer: "sum" })), names);
     assert.ok(cluster.clock.nowMs() - startedAtMs <= 2 * START_TIMEOUT_MS);
   }
 });
@@ -141,17 +142,20 @@ test("a new name fails within its deadline while the scheduler is killed or sile
 test("what was cleared while the scheduler was away is not opened from memory", async () => {
   const { cluster, sessions } = await quietCluster({ serverCount: 1 });
   const [one, two] = sessions as [Session, Session];
-  await cluster.run(one.tensor("w", { shape: [3] }));
-  const other = await cluster.run(two.tensor("w", { shape: [3] }));
-  await cluster.run(other.clear());
+  await cluster.run(one.tensor("w", { shape: [3], optimizer: "sum" }));
+  const other = await cluster.run(two.tensor("w", { shape: [3], optimizer: "sum" }));
+  await cluster.run(other.drop());
   cluster.kill(SCHEDULER_ID);
-  await assert.rejects(cluster.run(one.tensor("w", { shape: [3] }, { deadlineMs: 500 })), (error) =>
+  await assert.rejects(cluster.run(one.tensor("w", { shape: [3], optimizer: "sum", timeoutMs: 500 })), (error) =>
     isWeighbridgeError(error, "SCHEDULER_UNREACHABLE"),
   );
   await cluster.run(cluster.startNode(SCHEDULER_ID));
-  const anew = await cluster.run(one.tensor("w", { shape: [5] }));
+  const anew = await cluster.run(one.tensor("w", { shape: [5], optimizer: "sum" }));
   await cluster.run(anew.push(new Float32Array(5).fill(1)));
-  assert.deepEqual(await cluster.run((await cluster.run(two.tensor("w", { shape: [5] }))).pull()), new Float32Array(5).fill(1));
+  assert.deepEqual(
+    await cluster.run((await cluster.run(two.tensor("w", { shape: [5], optimizer: "sum" }))).pull()),
+    new Float32Array(5).fill(1),
+  );
   await cluster.finalize();
 });
 
@@ -165,9 +169,9 @@ test(`workers that clear a name and make it anew, differently, at the same time 
     const churn = async (session: Session): Promise<void> => {
       for (let turn = 0; turn < 6; turn++) {
         try {
-          const tensor = await session.tensor("w", { shape: [1 + random.below(2)] });
+          const tensor = await session.tensor("w", { shape: [1 + random.below(2)], optimizer: "sum" });
           await tensor.push(new Float32Array(tensor.size).fill(1));
-          if (random.chance(0.5)) await tensor.clear();
+          if (random.chance(0.5)) await tensor.drop();
         } catch (error) {
           assert.ok(error instanceof WeighbridgeError && expected.has(error.code), String(error));
         }
@@ -176,7 +180,7 @@ test(`workers that clear a name and make it anew, differently, at the same time 
     await cluster.run(Promise.all(sessions.map(churn)));
     const [listed] = await cluster.run((sessions[0] as Session).parameters());
     const shape = listed?.kind === "tensor" ? listed.shape : [2];
-    const tensors = await cluster.run(Promise.all(sessions.map((session) => session.tensor("w", { shape }))));
+    const tensors = await cluster.run(Promise.all(sessions.map((session) => session.tensor("w", { shape, optimizer: "sum" }))));
     const before = (await cluster.run((tensors[0] as (typeof tensors)[0]).pull())).slice();
     for (const tensor of tensors) await cluster.run(tensor.push(new Float32Array(tensor.size).fill(1)));
     for (const tensor of tensors)
@@ -192,11 +196,11 @@ test(`workers that clear a name and make it anew, differently, at the same time 
 test("a server that is restarted from a checkpoint has its numbers again, from a scheduler that was restarted as well", async () => {
   const { cluster, sessions } = await quietCluster({ isRestored: true });
   const [one, two] = sessions as [Session, Session];
-  await cluster.run((await cluster.run(one.tensor("before", { shape: [1] }))).clear());
-  const w = await cluster.run(one.tensor("w", { shape: [200_000] })); // blocks on both servers
-  const same = await cluster.run(two.tensor("w", { shape: [200_000] }));
+  await cluster.run((await cluster.run(one.tensor("before", { shape: [1], optimizer: "sum" }))).drop());
+  const w = await cluster.run(one.tensor("w", { shape: [200_000], optimizer: "sum" })); // blocks on both servers
+  const same = await cluster.run(two.tensor("w", { shape: [200_000], optimizer: "sum" }));
   await cluster.run(w.push(new Float32Array(200_000).fill(1)));
-  await cluster.run(one.checkpoint());
+  await cluster.run(one.checkpoint().saved);
   cluster.kill(SCHEDULER_ID);
   await cluster.run(cluster.startNode(SCHEDULER_ID));
   for (const rank of [0, 1]) {
@@ -205,7 +209,7 @@ test("a server that is restarted from a checkpoint has its numbers again, from a
     await cluster.clock.advance(500);
     assert.deepEqual(await cluster.run(same.pull()), new Float32Array(200_000).fill(1));
   }
-  const late = await cluster.run(two.tensor("late", { shape: [3] }));
+  const late = await cluster.run(two.tensor("late", { shape: [3], optimizer: "sum" }));
   assert.deepEqual(await cluster.run(late.pull()), new Float32Array(3));
   assert.deepEqual(await cluster.run(w.pull()), new Float32Array(200_000).fill(1));
 });
@@ -220,8 +224,8 @@ test("initial values go by name and seed: the order in which parameters are made
     const init = { type: "normal", std: 1, seed: 7 } as const;
     const drawn = new Map<string, readonly Float32Array[]>();
     for (const name of names) {
-      const tensor = await cluster.run((sessions[0] as Session).tensor(name, { shape: [300], init }));
-      const table = await cluster.run((sessions[0] as Session).embedding(`rows of ${name}`, { dim: 2, init }));
+      const tensor = await cluster.run((sessions[0] as Session).tensor(name, { shape: [300], optimizer: "sum", init }));
+      const table = await cluster.run((sessions[0] as Session).embedding(`rows of ${name}`, { dim: 2, optimizer: "sum", init }));
       drawn.set(name, [await cluster.run(tensor.pull()), await cluster.run(table.pull([1, 2 ** 40]))]);
     }
     values.push(names.toSorted().flatMap((name) => drawn.get(name) ?? []));
@@ -233,12 +237,12 @@ test("initial values go by name and seed: the order in which parameters are made
 test("a clear that reached no server is finished by whoever makes the name anew", async () => {
   const { cluster, sessions } = await quietCluster({ serverCount: 1 });
   const [one, two] = sessions as [Session, Session];
-  const w = await cluster.run(one.tensor("w", { shape: [3] }));
+  const w = await cluster.run(one.tensor("w", { shape: [3], optimizer: "sum" }));
   await cluster.run(w.push(new Float32Array(3).fill(1)));
   const { sessions: behind } = cluster.worker(0).node.worker as Worker;
   assert.ok(behind !== undefined);
   await cluster.run(behind.catalogue.clear("w", {})); // and the worker that clears goes no further
-  const anew = await cluster.run(two.tensor("w", { shape: [4] }));
+  const anew = await cluster.run(two.tensor("w", { shape: [4], optimizer: "sum" }));
   assert.deepEqual(await cluster.run(anew.pull()), new Float32Array(4));
   await cluster.finalize();
 });

@@ -94,7 +94,7 @@ test("a change whose parts cannot come since their new owner has died is taken b
   assert.equal(placement.epoch, 3);
   const alive = ROW_KEYS.filter((key) => placement.ownerOf(partOf(key, 0)) !== 1);
   cluster.network.heal();
-  const values = await cluster.run(rows.pull(alive, undefined, { deadlineMs: 60_000 }));
+  const values = await cluster.run(rows.pull(alive, { timeoutMs: 60_000 }));
   assert.deepEqual(values, new Float32Array(alive.length).fill(1));
 });
 
@@ -102,14 +102,16 @@ test("parts whose server dies before they have left it are as all others of it: 
   const { cluster, rows, change } = await stuckChange();
   cluster.kill(idOf("server", 0));
   await assert.rejects(cluster.run(change), throwsCode("NODE_DEAD", /server 0/));
-  await assert.rejects(cluster.run(rows.pull(ROW_KEYS, undefined, { deadlineMs: 60_000 })), throwsCode("NODE_DEAD"));
+  await assert.rejects(cluster.run(rows.pull(ROW_KEYS, { timeoutMs: 60_000 })), throwsCode("NODE_DEAD"));
 });
 
 test("a scheduler that dies once the workers are prepared holds nobody up for ever, and the next one moves parts again", async () => {
   const cluster = new SimCluster({ seed: 1, serverCount: SERVERS, workerCount: WORKERS, settle: SETTLING, optionsOf });
   await cluster.start();
   const sessions = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank).node))));
-  const tensors = await cluster.run(Promise.all(sessions.map((session) => session.tensor("w", { shape: [4], consistency: "bsp" }))));
+  const tensors = await cluster.run(
+    Promise.all(sessions.map((session) => session.tensor("w", { shape: [4], optimizer: "sum", consistency: "bsp" }))),
+  );
   const step = async (): Promise<void> => {
     await Promise.all(tensors.map((tensor) => tensor.push(new Float32Array(4).fill(1))));
     for (const session of sessions) session.clock();

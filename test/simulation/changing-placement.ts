@@ -85,7 +85,7 @@ async function work(cluster: SimCluster, rank: number, { seed, hasKv }: { readon
       seen.every((value) => value === round),
       `worker ${rank} reads its own ${round} pushes`,
     );
-    const copies = await cache.lookup(KEYS.subarray(0, 10));
+    const copies = await cache.pull(KEYS.subarray(0, 10));
     assert.ok(
       copies.every((value) => value === round),
       `so does its cache`,

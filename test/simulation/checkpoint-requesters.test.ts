@@ -48,7 +48,7 @@ class Stage {
 
   async start(): Promise<void> {
     await this.open();
-    for (const session of this.sessions) await this.run(session.tensor("w", { shape: [4] }));
+    for (const session of this.sessions) await this.run(session.tensor("w", { shape: [4], optimizer: "sum" }));
   }
 
   /** Without a parameter. */
@@ -83,19 +83,64 @@ class Stage {
 
   commandLine(host: string): ClusterRequest {
     const { clock, network } = this.cluster;
-    const waits = { findMs: 10_000, deadlineMs: 600_000 };
-    return { command: "checkpoint save", addresses: ["sim://scheduler:1"], ...waits, transport: network.host(host), clock };
+    const waits = { findMs: 10_000, timeoutMs: 600_000 };
+    return {
+      command: "checkpoint save",
+      targets: [{ kind: "named", addresses: ["sim://scheduler:1"] }],
+      ...waits,
+      transport: network.host(host),
+      clock,
+    };
   }
 }
+
+test("a worker that only uses the kv face is not waited for: what it has pushed is cut where it is", async () => {
+  const disk = new SimDisk(new Random(1), ROOT);
+  const cluster: SimCluster = new SimCluster({
+    ...{ seed: ++clusterCount, serverCount: 2, workerCount: 2, settle: SETTLING },
+    optionsOf: (node) =>
+      node === idOf("worker", 1) ? { sessions: undefined } : { checkpointFiles: new ServerFiles(ROOT, disk.mount(cluster.clock, 2).layer) },
+  });
+  await cluster.start();
+  for (const rank of [0, 1]) new KVServer(cluster.server(rank), 0);
+  const kv = new KVWorker(cluster.worker(1), 0);
+  const session = await cluster.run(Session.open(cluster.worker(0).node));
+  const tensor = await cluster.run(session.tensor("w", { shape: [4], optimizer: "sum", consistency: "bsp" }));
+  await cluster.run(kv.wait(kv.push(BigUint64Array.of(1n, 2n ** 63n), Float32Array.of(3, 4))));
+  for (let clock = 0; clock < 3; clock++) {
+    await cluster.run(tensor.push(new Float32Array(4).fill(1)));
+    session.clock();
+  }
+  const saved = await cluster.run(session.checkpoint({ timeoutMs: 5000 }).saved);
+  assert.equal(saved.clock, 3);
+  cluster.kill(idOf("server", 1)); // the next one hears of it, too
+  await cluster.run(cluster.startNode(idOf("server", 1)));
+  await cluster.clock.advance(1000);
+  session.clock();
+  assert.equal(await cluster.run(session.call(checkpointSave.survey, { server: 1 }, {}).then(({ clockMin }) => clockMin)), 4);
+  await cluster.run(session.close({ barrier: false }));
+});
+
+test("the DEADLINE of a checkpoint names who is waited for", async () => {
+  const stage = new Stage();
+  await stage.cluster.start();
+  const session = await stage.run(Session.open(stage.cluster.worker(0).node));
+  session.clock();
+  const late = throwsCode("DEADLINE", /it waits for the slowest to reach clock 1: 1 of 2 workers have not joined: worker 1/);
+  await stage.run(assert.rejects(session.checkpoint({ timeoutMs: 500 }).saved, late));
+  await stage.run(Session.open(stage.cluster.worker(1).node));
+  const behind = throwsCode("DEADLINE", /it waits for the slowest to reach clock 1: worker 1 at clock 0/);
+  await stage.run(assert.rejects(session.checkpoint({ timeoutMs: 500 }).saved, behind));
+});
 
 test("a worker's second checkpoint while its first is being taken is QUEUE_FULL, and the first is saved", async () => {
   const stage = new Stage();
   await stage.start();
-  const first = stage.session(0).checkpoint();
-  await stage.run(assert.rejects(stage.session(0).checkpoint(), throwsCode("QUEUE_FULL", /this worker is taking a checkpoint/)));
+  const first = stage.session(0).checkpoint().saved;
+  await stage.run(assert.rejects(stage.session(0).checkpoint().saved, throwsCode("QUEUE_FULL", /this worker is taking a checkpoint/)));
   assert.equal((await stage.run(first)).clock, 0);
   stage.clockAll();
-  assert.equal((await stage.run(stage.session(0).checkpoint())).clock, 1);
+  assert.equal((await stage.run(stage.session(0).checkpoint().saved)).clock, 1);
   await stage.cluster.finalize();
 });
 
@@ -113,12 +158,12 @@ test("a command line that is killed while it waits for a clock, or after the cut
     doomed.catch(() => {}); // it was killed: nobody hears of it
     await stage.sleep(500);
     if (whenKilled === "waiting") {
-      await stage.run(assert.rejects(stage.session(0).checkpoint(), throwsCode("QUEUE_FULL", /the command line .* is taking/)));
+      await stage.run(assert.rejects(stage.session(0).checkpoint().saved, throwsCode("QUEUE_FULL", /the command line .* is taking/)));
       stage.cluster.network.crash("command-line");
     }
     assert.equal(isFrozen, whenKilled === "frozen");
     await stage.sleep(500);
-    assert.equal((await stage.run(stage.session(0).checkpoint())).clock, 0, whenKilled);
+    assert.equal((await stage.run(stage.session(0).checkpoint().saved)).clock, 0, whenKilled);
     assert.deepEqual(await stage.names(), ["latest", "step-000000"]);
   }
 });
@@ -131,16 +176,16 @@ test("a command line that is silent for the heartbeat timeout keeps nobody from 
   await stage.sleep(500);
   stage.cluster.network.isolate("command-line"); // its links stay open
   await stage.sleep(500);
-  await stage.run(assert.rejects(stage.session(0).checkpoint(), throwsCode("QUEUE_FULL", /the command line .* is taking/)));
+  await stage.run(assert.rejects(stage.session(0).checkpoint().saved, throwsCode("QUEUE_FULL", /the command line .* is taking/)));
   await stage.sleep(5000);
-  assert.equal((await stage.run(stage.session(0).checkpoint())).clock, 0);
+  assert.equal((await stage.run(stage.session(0).checkpoint().saved)).clock, 0);
   assert.deepEqual(await stage.names(), ["latest", "step-000000"]);
 });
 
 test("a command line whose call comes when its server is known to be dead is told at once, and does not wait for it", async () => {
   const stage = new Stage();
   await stage.start();
-  const calls = withServers({ ...stage.commandLine("command-line"), deadlineMs: undefined }, async (servers) => {
+  const calls = withServers({ ...stage.commandLine("command-line"), timeoutMs: undefined }, async (servers) => {
     await servers.call(0, checkpointSave.survey, {});
     stage.cluster.kill(idOf("server", 0));
     // When it is found out.
@@ -169,18 +214,18 @@ test("two command lines at one time: the second is told, and the first gets what
 test("a worker that gives up waiting for its checkpoint leaves nothing behind, wherever it was", async () => {
   const stage = new Stage();
   await stage.start();
-  await stage.run(stage.session(0).checkpoint());
-  for (const deadlineMs of [1, 2, 3, 5, 8, 13, 21, 34]) {
-    await stage.run(stage.session(0).checkpoint({}, { deadlineMs })).catch((error: unknown) => {
+  await stage.run(stage.session(0).checkpoint().saved);
+  for (const timeoutMs of [1, 2, 3, 5, 8, 13, 21, 34]) {
+    await stage.run(stage.session(0).checkpoint({ timeoutMs }).saved).catch((error: unknown) => {
       assert.ok(isWeighbridgeError(error, "DEADLINE"), String(error));
     });
     await stage.sleep(200);
     assert.deepEqual(
       (await stage.names()).filter((name) => name.includes("pending")),
       [],
-      `given up after ${deadlineMs} ms`,
+      `given up after ${timeoutMs} ms`,
     );
-    const { path } = await stage.run(stage.session(1).checkpoint());
+    const { path } = await stage.run(stage.session(1).checkpoint().saved);
     assert.match(path, /step-\d+$/, "another worker may take one at once");
   }
   await stage.cluster.finalize();
@@ -189,7 +234,7 @@ test("a worker that gives up waiting for its checkpoint leaves nothing behind, w
 test("no checkpoint is taken of servers of which one has lost its parameters, and those that there are stay", async () => {
   const stage = new Stage();
   await stage.start();
-  await stage.run(stage.session(0).checkpoint());
+  await stage.run(stage.session(0).checkpoint().saved);
   const victim = idOf("server", 1);
   stage.cluster.kill(victim);
   await stage.run(stage.cluster.startNode(victim));
@@ -198,7 +243,7 @@ test("no checkpoint is taken of servers of which one has lost its parameters, an
   await stage.run(stage.session(1).rejoin());
   await stage.run(
     assert.rejects(
-      stage.session(0).checkpoint({ keep: 1 }),
+      stage.session(0).checkpoint({ keep: 1 }).saved,
       throwsCode("UNKNOWN_PARAMETER", /server 1 does not have "w", which server 0 has; it was restarted/),
     ),
   );
@@ -224,7 +269,7 @@ test("no checkpoint is taken after a server was restarted without the sums that 
     const stage = new Stage();
     await stage.open();
     await pushSums(stage);
-    await stage.run(stage.session(0).checkpoint());
+    await stage.run(stage.session(0).checkpoint().saved);
     if (isSchedulerNew) {
       await restart(stage, SCHEDULER_ID);
       await stage.sleep(3000);
@@ -234,7 +279,7 @@ test("no checkpoint is taken after a server was restarted without the sums that 
       await stage.run(stage.session(rank).rejoin());
       await stage.run(
         assert.rejects(
-          stage.session(rank).checkpoint({ keep: 1 }),
+          stage.session(rank).checkpoint({ keep: 1 }).saved,
           throwsCode("UNKNOWN_PARAMETER", /server 0 was restarted \(incarnation 2\) without the sums of incarnation 1/),
         ),
       );
@@ -242,7 +287,7 @@ test("no checkpoint is taken after a server was restarted without the sums that 
     await restart(stage, idOf("server", 0));
     await stage.run(stage.session(1).rejoin());
     await stage.run(
-      assert.rejects(stage.session(1).checkpoint(), throwsCode("UNKNOWN_PARAMETER", /incarnation 3\) without .* incarnation 1/)),
+      assert.rejects(stage.session(1).checkpoint().saved, throwsCode("UNKNOWN_PARAMETER", /incarnation 3\) without .* incarnation 1/)),
     );
     assert.deepEqual(await stage.names(), ["latest", "step-000000"]);
   }
@@ -258,7 +303,7 @@ test("a checkpoint without the sums of a server is refused by the name of that s
     const refusal = new RegExp(
       `no checkpoint is taken: server ${rank} was restarted \\(incarnation 2\\) without the sums of incarnation 1`,
     );
-    await stage.run(assert.rejects(stage.session(0).checkpoint(), throwsCode("UNKNOWN_PARAMETER", refusal)));
+    await stage.run(assert.rejects(stage.session(0).checkpoint().saved, throwsCode("UNKNOWN_PARAMETER", refusal)));
   }
 });
 
@@ -268,11 +313,11 @@ test("a server that was restarted before there were sums, or was restored with t
   await restart(stage, idOf("server", 0));
   await pushSums(stage);
   for (const session of stage.sessions) await stage.run(session.rejoin());
-  await stage.run(stage.session(0).checkpoint());
+  await stage.run(stage.session(0).checkpoint().saved);
   for (const rank of [0, 1]) await restart(stage, idOf("server", rank));
   for (const session of stage.sessions) await stage.run(session.rejoin());
   await stage.run(Promise.all(stage.sessions.map((session) => session.restore())));
-  await stage.run(stage.session(0).checkpoint({ step: 7 }));
+  await stage.run(stage.session(0).checkpoint({ step: 7 }).saved);
   assert.ok((await stage.names()).includes("step-000007"));
 });
 
@@ -286,8 +331,8 @@ test("a checkpoint is taken whether or not older ones can be removed, and says s
     },
   });
   await stage.start();
-  await stage.run(stage.session(0).checkpoint());
-  const { path, warning } = await stage.run(stage.session(0).checkpoint({ keep: 1 }));
+  await stage.run(stage.session(0).checkpoint().saved);
+  const { path, warning } = await stage.run(stage.session(0).checkpoint({ keep: 1 }).saved);
   assert.equal(path, `${ROOT}/step-000001`);
   assert.match(warning ?? "", /older checkpoints were to be removed: .*permission denied/);
   assert.deepEqual(await stage.names(), ["latest", "step-000000", "step-000001"]);
@@ -298,7 +343,7 @@ test("a worker that gives its restore up, or dies over it, takes nothing from on
   for (const how of ["gives up", "dies"] as const) {
     const first = new Stage();
     await first.start();
-    const { step } = await first.run(first.session(0).checkpoint());
+    const { step } = await first.run(first.session(0).checkpoint().saved);
     await first.cluster.finalize();
     const stage = new Stage(first.disk);
     await stage.open();
@@ -326,7 +371,7 @@ test("a worker that gives its restore up, or dies over it, takes nothing from on
 test("a restore reports whether the servers had restored that checkpoint before", async () => {
   const first = new Stage();
   await first.start();
-  const { step } = await first.run(first.session(0).checkpoint());
+  const { step } = await first.run(first.session(0).checkpoint().saved);
   await first.cluster.finalize();
   const stage = new Stage(first.disk);
   await stage.open();
@@ -345,7 +390,7 @@ test("who is no node calls the functions of checkpoints through the scheduler, a
   const { survey } = checkpointSave;
   await stage.run(
     withServers(stage.commandLine("command-line"), async (servers) => {
-      assert.deepEqual(await servers.call(1, survey, {}), { clockMin: 0, names: ["w"], gone: undefined });
+      assert.deepEqual(await servers.call(1, survey, {}), { clockMin: 0, names: ["w"], gone: undefined, waits: "" });
       await assert.rejects(
         servers.call(0, parameterClear, { parameter: 1, edition: 0, pushNumber: 0 }),
         throwsCode("UNKNOWN_FUNCTION", /wb\/parameter\/clear cannot be called through/),

@@ -47,10 +47,10 @@ type Model = { readonly bsp: readonly Tensor[]; readonly rounds: Embedding; read
 async function modelOf(session: Session, wait: WaitOptions): Promise<Model> {
   const bsp: Tensor[] = [];
   for (const name of TENSORS) {
-    bsp.push(await session.tensor(name, { shape: [9], consistency: "bsp", optimizer: { type: "adam" } }, wait));
+    bsp.push(await session.tensor(name, { shape: [9], consistency: "bsp", optimizer: { type: "adam" }, ...wait }));
   }
-  const rounds = await session.embedding("rounds", { dim: 2, consistency: "bsp", optimizer: { type: "adagrad" } }, wait);
-  const counts = await session.embedding("counts", { dim: 1, consistency: { ssp: STALENESS } }, wait);
+  const rounds = await session.embedding("rounds", { dim: 2, consistency: "bsp", optimizer: { type: "adagrad" }, ...wait });
+  const counts = await session.embedding("counts", { dim: 1, optimizer: "sum", consistency: { ssp: STALENESS }, ...wait });
   return { bsp, rounds, counts };
 }
 
@@ -64,13 +64,13 @@ async function train(session: Session, { bsp, rounds, counts }: Model, wait: Wai
     counts.push(KEYS, new Float32Array(KEYS.length).fill(1), wait),
   ];
   session.clock();
-  const outcomes = await Promise.allSettled([counts.pull(KEYS, undefined, wait), ...pushes]);
+  const outcomes = await Promise.allSettled([counts.pull(KEYS, wait), ...pushes]);
   for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
 }
 
 /** What parameters with sync updates have come to, as one array. */
 async function syncState({ bsp, rounds }: Model, wait: WaitOptions): Promise<readonly number[]> {
-  const values = await Promise.all([...bsp.map((tensor) => tensor.pull(undefined, wait)), rounds.pull(KEYS, undefined, wait)]);
+  const values = await Promise.all([...bsp.map((tensor) => tensor.pull(wait)), rounds.pull(KEYS, wait)]);
   return values.flatMap((array) => [...array]);
 }
 
@@ -160,7 +160,7 @@ export class Checkpoints {
   }
 
   get #wait(): WaitOptions {
-    return { deadlineMs: DEADLINE_MS, signal: this.#over.signal };
+    return { timeoutMs: DEADLINE_MS, signal: this.#over.signal };
   }
 
   #makeCluster(run: number): SimCluster {
@@ -231,7 +231,7 @@ export class Checkpoints {
   async #checkRestored(model: Model, newest: Cut | undefined, deaths: number): Promise<void> {
     const clock = newest?.clock ?? 0;
     const state = await syncState(model, this.#wait);
-    const counts = await model.counts.pull(KEYS, undefined, this.#wait);
+    const counts = await model.counts.pull(KEYS, this.#wait);
     this.#requireNoDeath(deaths);
     assert.deepEqual(state, this.#reference[clock], `rounds before clock ${clock}, and no others`);
     if (newest === undefined) {
@@ -265,7 +265,7 @@ export class Checkpoints {
     for (let attempts = 0; ; attempts++) {
       const deaths = this.#deaths;
       try {
-        await session.restore({}, this.#wait);
+        await session.restore(this.#wait);
         return deaths;
       } catch (thrown) {
         if (!(isMishap(thrown) || this.#isForgotten(thrown)) || attempts > 40) throw thrown;
@@ -278,7 +278,7 @@ export class Checkpoints {
   async #save(session: Session): Promise<void> {
     const clock = session.clocks;
     try {
-      const taken = await session.checkpoint(this.#random.chance(0.3) ? { keep: 2 } : {}, this.#wait);
+      const taken = await session.checkpoint({ ...(this.#random.chance(0.3) ? { keep: 2 } : {}), ...this.#wait }).saved;
       assert.equal(taken.clock, clock);
       this.tally.saved++;
       if (taken.step > (this.#told?.step ?? -1)) this.#told = { step: taken.step, clock };

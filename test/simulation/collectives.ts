@@ -100,7 +100,7 @@ export async function runReduces(seed: number): Promise<void> {
   };
   await cluster.run(Promise.all(collectives.map(work)));
   cluster.network.breakChance = 0;
-  await cluster.run(Promise.all(collectives.map((collective) => collective.close({ deadlineMs: 60_000 }))));
+  await cluster.run(Promise.all(collectives.map((collective) => collective.close({ timeoutMs: 60_000 }))));
   await cluster.finalize();
 }
 
@@ -213,7 +213,7 @@ class Churn {
       try {
         const collective = await openAt(this.cluster.worker(rank));
         await this.#work(collective, rank);
-        await collective.close({ deadlineMs: 60_000 });
+        await collective.close({ timeoutMs: 60_000 });
         return;
       } catch (thrown) {
         if (!isMishap(thrown)) throw thrown;

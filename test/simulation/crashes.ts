@@ -92,7 +92,7 @@ class Crashes {
     // them.
     while (!this.#passed.some(Boolean)) {
       try {
-        await this.cluster.office(node).barrier(0, Group.WORKERS, { deadlineMs: 30_000, signal: this.#through.signal });
+        await this.cluster.office(node).barrier(0, Group.WORKERS, { timeoutMs: 30_000, signal: this.#through.signal });
         this.#passed[rank] = true;
         await this.#sleep(100);
         this.#through.abort();
@@ -120,7 +120,7 @@ class Crashes {
   async #push(kv: KVWorker, rank: number, server: number): Promise<void> {
     const holderBefore = this.holders[server] as number;
     try {
-      await kv.wait(kv.push(keyOf(rank, server), Float32Array.of(1)), { deadlineMs: 30_000 });
+      await kv.wait(kv.push(keyOf(rank, server), Float32Array.of(1)), { timeoutMs: 30_000 });
     } catch (thrown) {
       this.#account(rank, server).maybe++;
       throw thrown;
@@ -134,7 +134,7 @@ class Crashes {
     const holderBefore = this.holders[server] as number;
     const before = { ...this.#account(rank, server) };
     const read = new Float32Array(1);
-    await kv.wait(kv.pull(keyOf(rank, server), read), { deadlineMs: 30_000 });
+    await kv.wait(kv.pull(keyOf(rank, server), read), { timeoutMs: 30_000 });
     if (this.holders[server] !== holderBefore) return;
     const [value = -1] = read;
     const { sure, maybe } = before;

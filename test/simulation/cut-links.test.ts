@@ -8,6 +8,7 @@ import { isWeighbridgeError, type WeighbridgeError } from "../../src/base/errors
 import { KVServer } from "../../src/faces/kv/kv-server.ts";
 import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
+import { Group } from "../../src/wire/node-id.ts";
 import { cutCluster, HEARTBEAT_TIMEOUT_MS, keptLog, LINK_TIMEOUT_MS, runCutLinks } from "./cut-links.ts";
 import { forSeeds } from "./seeds.ts";
 
@@ -64,13 +65,13 @@ test("a call to a server out of reach fails after linkTimeoutMs with LINK_LOST, 
   assert.ok(waitedMs >= 0.9 * LINK_TIMEOUT_MS && waitedMs <= LINK_TIMEOUT_MS, `${waitedMs} ms`);
   assert.equal(push.code, "LINK_LOST");
   assert.match(push.message, /server 0 could not be reached over sim:\/\/server-0:\d+ for \d+ ms.*may have been applied, once at most/);
-  assert.equal(push.retryable, false, "repeating it might count twice");
+  assert.deepEqual([push.retryable, push.outcome], [false, "unknown"], "repeating it might count twice");
   assert.match(read.message, /server 0 .*nothing was applied/);
-  assert.equal(read.retryable, true);
+  assert.deepEqual([read.retryable, read.outcome], [true, undefined]);
 
   const later = await cluster.run(failed(kv.wait(kv.push(KEY, Float32Array.of(1)))));
   assert.match(later.message, /server 0 .*nothing was applied/);
-  assert.equal(later.retryable, true, "it never left");
+  assert.deepEqual([later.retryable, later.outcome], [true, "not-applied"], "it never left");
   assert.ok(
     cluster.clock.nowMs() - cutAtMs <= waitedMs + HEARTBEAT_TIMEOUT_MS,
     "a call to a server that stays out of reach does not wait as long again",
@@ -90,14 +91,14 @@ test("an update that failed with LINK_LOST is never sent again, and the next cal
   await cluster.finalize();
 });
 
-test("a read that is parked at its server for long is no silence: its link stays, and nobody is warned", async () => {
+test("a read that is parked at its server for long is no silence: its link stays, and one line names who it waits for", async () => {
   const lines: string[] = [];
   const cluster = cutCluster({ log: keptLog(lines) });
   await cluster.start();
   const [fast, slow] = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank).node))));
   assert.ok(fast !== undefined && slow !== undefined);
   const [ahead, behind] = await cluster.run(
-    Promise.all([fast, slow].map((session) => session.tensor("w", { shape: [2], consistency: "bsp" }))),
+    Promise.all([fast, slow].map((session) => session.tensor("w", { shape: [2], optimizer: "sum", consistency: "bsp" }))),
   );
   assert.ok(ahead !== undefined && behind !== undefined);
   await cluster.run(Promise.all([ahead, behind].map((tensor) => tensor.pull())));
@@ -109,7 +110,8 @@ test("a read that is parked at its server for long is no silence: its link stays
   await cluster.run(read);
   assert.deepEqual(
     lines.filter((line) => line.startsWith("warn")),
-    [],
+    ["warn a wait for clocks lasts longer than 5 s: at clock 1 for the slowest to reach clock 1: worker 1 at clock 0"],
+    "ParkingLot.P5, and nothing about links",
   );
   assert.equal(cluster.worker(0).metrics.linksOpened, linksOpened);
 });
@@ -123,7 +125,7 @@ for (const [cut, hosts] of [
     await cluster.start();
     const sessions = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank).node))));
     const tensors = await cluster.run(
-      Promise.all(sessions.map((session) => session.tensor("w", { shape: [300_000], consistency: "bsp" }))),
+      Promise.all(sessions.map((session) => session.tensor("w", { shape: [300_000], optimizer: "sum", consistency: "bsp" }))),
     );
     await cluster.run(Promise.all(tensors.map((tensor) => tensor.pull())));
     const [from, to] = hosts;
@@ -166,16 +168,16 @@ for (const [who, isAlone] of [
 ] as const) {
   test(`a cache of ${who} does not push updates again that failed and may have been applied`, async () => {
     const { cluster, session, cut, loses } = await unanswered({ isAlone });
-    const table = await cluster.run(session.embedding("e", { dim: 2, versions: true }));
+    const table = await cluster.run(session.embedding("e", { dim: 2, optimizer: "sum", versions: true }));
     const cache = table.cached({ rows: 4, pushBound: Infinity });
-    await cluster.run(cache.lookup([1, 2]));
-    await cluster.run(cache.update([1, 2], Float32Array.of(1, 1, 1, 1)));
+    await cluster.run(cache.pull([1, 2]));
+    await cluster.run(cache.push([1, 2], Float32Array.of(1, 1, 1, 1)));
     cut();
     await loses(cache.flush());
     await cluster.run(cache.flush());
     assert.deepEqual(await cluster.run(table.pull([1, 2])), Float32Array.of(1, 1, 1, 1));
-    await cluster.run(cache.update([1], Float32Array.of(1, 1)));
-    assert.deepEqual(await cluster.run(cache.lookup([1, 2])), Float32Array.of(2, 2, 1, 1));
+    await cluster.run(cache.push([1], Float32Array.of(1, 1)));
+    assert.deepEqual(await cluster.run(cache.pull([1, 2])), Float32Array.of(2, 2, 1, 1));
     await cluster.run(cache.close());
     assert.deepEqual(await cluster.run(table.pull([1, 2])), Float32Array.of(2, 2, 1, 1));
   });
@@ -183,7 +185,7 @@ for (const [who, isAlone] of [
   test(`top-k of ${who} does not send again what failed and may have been applied, neither with the next push nor with a flush`, async () => {
     const SIZE = 300;
     const { cluster, session, cut, loses } = await unanswered({ isAlone });
-    const tensor = await cluster.run(session.tensor("w", { shape: [SIZE], link: { push: { topK: 0.1 } } }));
+    const tensor = await cluster.run(session.tensor("w", { shape: [SIZE], optimizer: "sum", link: { push: { topK: 0.1 } } }));
     const ones = new Float32Array(SIZE).fill(1);
     await cluster.run(tensor.push(ones));
     cut();
@@ -219,4 +221,18 @@ test(`after healing the sum is what was acknowledged plus those failed updates t
     failedCount += await runCutLinks(seed);
   });
   assert.ok(failedCount > SEEDS, `only ${failedCount} updates failed`);
+});
+
+test("a worker of the kv face that was taken for dead learns it at its next barrier, once", async () => {
+  const cluster = cutCluster();
+  await cluster.start();
+  cluster.network.partition("worker-0", "scheduler", { breakLinks: true });
+  await cluster.clock.advance(3 * HEARTBEAT_TIMEOUT_MS);
+  cluster.network.heal();
+  await cluster.clock.advance(HEARTBEAT_TIMEOUT_MS);
+  const enter = (rank: number): Promise<void> => cluster.worker(rank).node.barrier(Group.WORKERS, 0);
+  const other = enter(1);
+  await assert.rejects(cluster.run(enter(0)), throwsCode("NODE_DEAD", /^this node was taken for dead, and is alive again/));
+  await cluster.run(Promise.all([enter(0), other]));
+  await cluster.finalize();
 });

@@ -3,73 +3,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
-import { SILENT_LOG } from "../../src/base/log.ts";
-import { Random } from "../../src/base/random.ts";
-import type { FileLayer } from "../../src/node/checkpoint/file-layer.ts";
-import { SegmentLog } from "../../src/node/durable/segment-log.ts";
-import { EntryKind, EntryPage } from "../../src/server/replication/log-entry.ts";
-import type { LogPage } from "../../src/server/replication/log-sink.ts";
-import { SimClock } from "../../src/testing/sim-clock.ts";
+import type { SegmentLog } from "../../src/node/durable/segment-log.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
-import { SETTLING } from "../support/settling.ts";
-import { SimDisk } from "./sim-disk.ts";
+import { DIRECTORY, LogStage, pageOf } from "./log-stage.ts";
 
-const DIRECTORY = "/durable/server-0";
 const PAGES = 24;
-
-/** One entry; those before a FILL are IDENTITY (DurableLog.D3). */
-function pageOf(number: number): LogPage {
-  const kind =
-    number % 8 === 3 ? EntryKind.IDENTITY : number % 8 === 4 ? EntryKind.FILL : number % 8 === 7 ? EntryKind.FILLED : EntryKind.WORKERS;
-  const page = new EntryPage(new Uint8Array(512));
-  page.addText(kind, new TextEncoder().encode(`entry ${number} ${"x".repeat((number * 37) % 300)}`));
-  return { first: number, last: number, entries: page.bytes.subarray(0, page.length) };
-}
-
-class Stage {
-  readonly clock: SimClock = new SimClock({ settle: SETTLING });
-  readonly disk: SimDisk;
-  readonly #random: Random;
-
-  constructor(seed: number) {
-    this.#random = new Random(seed);
-    this.disk = new SimDisk(this.#random, "/durable");
-  }
-
-  /** A process that dies before its `operations`-th operation. */
-  process(operations = Infinity): { readonly log: SegmentLog; readonly isDead: () => boolean; readonly die: () => void } {
-    const mount = this.disk.mount(this.clock, 0);
-    let left = operations;
-    const counted = <T extends object>(target: T): T =>
-      new Proxy(target, {
-        get: (of, name) => {
-          const member: unknown = Reflect.get(of, name);
-          if (typeof member !== "function") return member;
-          return async (...args: unknown[]) => {
-            if (--left === 0) mount.die();
-            const result: unknown = await (member as (...args: unknown[]) => Promise<unknown>).apply(of, args);
-            return name === "create" || name === "open" ? counted(result as object) : result;
-          };
-        },
-      });
-    const layer = counted(mount.layer) as FileLayer;
-    const self = { id: String(this.#random.below(2 ** 30)), host: "sim", pid: 1, startedAt: "" };
-    const { clock } = this;
-    const log = new SegmentLog({ directory: DIRECTORY, clock, log: SILENT_LOG, layer, self, isGone: () => true, segmentBytes: 1024 });
-    return { log, isDead: () => left <= 0, die: () => mount.die() };
-  }
-
-  async recover(): Promise<LogPage[]> {
-    const found: LogPage[] = [];
-    const { log } = this.process();
-    await this.clock.runUntil(
-      log.open((page) => void found.push({ ...page, entries: page.entries.slice() })),
-      { untilMs: this.clock.nowMs() + 60_000 },
-    );
-    await this.clock.runUntil(log.close(), { untilMs: this.clock.nowMs() + 60_000 });
-    return found;
-  }
-}
 
 /**
  * Writes all pages, one after the other or several at once, trimming as a server does. Returns how many were
@@ -92,7 +30,7 @@ function bytesFrom(start: number, last: number): Uint8Array {
 test("a crash at every operation, with the power: what was acknowledged is there, bit for bit, and nothing else (DurableLog.D1, DurableLog.D2)", async () => {
   let isOver = false;
   for (let operations = 1; !isOver; operations++) {
-    const stage = new Stage(operations);
+    const stage = new LogStage(operations);
     const { log, isDead, die } = stage.process(operations);
     let acknowledged = 0;
     const writing = writeAll(log, (last) => {
@@ -118,7 +56,7 @@ test("a crash at every operation, with the power: what was acknowledged is there
 test("a crash at every operation, then a process that goes on, then the power fails: what either acknowledged is there (SegmentLog.W4)", async () => {
   let isOver = false;
   for (let operations = 1; !isOver; operations++) {
-    const stage = new Stage(operations);
+    const stage = new LogStage(operations);
     const { clock, disk } = stage;
     const first = stage.process(operations);
     const writing = writeAll(first.log, () => {});
@@ -149,7 +87,7 @@ test("a crash at every operation, then a process that goes on, then the power fa
 });
 
 test("while the disk is full nothing is acknowledged; then everything is", async () => {
-  const stage = new Stage(1);
+  const stage = new LogStage(1);
   const { log } = stage.process();
   await stage.clock.runUntil(
     log.open(() => {}),
@@ -172,7 +110,7 @@ test("while the disk is full nothing is acknowledged; then everything is", async
 
 for (const ending of ["nothing was written for a while", "the log was closed", "the process died at once"] as const)
   test(`a damaged byte in the last batch, after ${ending}, is ${ending === "the process died at once" ? "taken for unfinished" : "STATE_CORRUPT"} (SegmentLog.W5)`, async () => {
-    const stage = new Stage(3);
+    const stage = new LogStage(3);
     const { clock } = stage;
     const { log, die } = stage.process();
     const write = async (): Promise<void> => {
@@ -196,7 +134,7 @@ for (const ending of ["nothing was written for a while", "the log was closed", "
   });
 
 test("a damaged byte before the last batch is STATE_CORRUPT, with its path and offset (StoredLog.S1)", async () => {
-  const stage = new Stage(2);
+  const stage = new LogStage(2);
   const { log } = stage.process();
   await stage.clock.runUntil(
     writeAll(log, () => {}),
@@ -213,7 +151,7 @@ test("a damaged byte before the last batch is STATE_CORRUPT, with its path and o
 });
 
 test("segments that are not needed any more are used again: a log that goes on for long fills no more files with zeros", async () => {
-  const stage = new Stage(1);
+  const stage = new LogStage(1);
   const { log } = stage.process();
   stage.disk.roomBytes = 2 ** 30;
   /** What so many further pages come to on the disk, in all that is written, for each byte of their entries. */

@@ -5,17 +5,29 @@ import { test } from "node:test";
 import { SchedulerNode } from "../../src/scheduler/scheduler-node.ts";
 import type { Changes } from "../../src/testing/change-placement.ts";
 import { idOf } from "../../src/wire/node-id.ts";
-import { DurableStage, runBlackouts, runComebacks } from "./durable.ts";
+import { type Blackouts, CRASHES, DurableStage, runBlackouts, runComebacks } from "./durable.ts";
 import { forSeeds } from "./seeds.ts";
 
 const SEEDS = 1;
 
-test(`after everything has died at once, every acknowledged update is there, bit for bit, for ${SEEDS} seed (DurableLog.D2)`, async () => {
-  let refills = 0;
-  await forSeeds({ from: 1, count: SEEDS }, async (seed) => {
-    refills += await runBlackouts(seed);
-  });
-  assert.ok(refills > 0, "the state was written anew meanwhile");
+test("after everything has died at once, every acknowledged update is there, bit for bit, for 2 seeds (DurableLog.D2)", async () => {
+  const found: Blackouts[] = [];
+  for (const seed of [3, 2]) await forSeeds({ from: seed, count: 1 }, async () => void found.push(await runBlackouts(seed)));
+  // The first one ends at its first crash, with a step that was found in part; the second has all crashes.
+  assert.ok(
+    found.some(({ crashes }) => crashes === 1),
+    "a step was found in part",
+  );
+  assert.ok(
+    found.some(({ crashes, refills }) => crashes === CRASHES && refills > 0),
+    "everything died several times, and the state was written anew meanwhile",
+  );
+});
+
+test("a durable server whose link breaks before it hears its rank gets it again, and hears of the workers that come then (Peer.P9)", async () => {
+  const { crashes, registeredTwice } = await runBlackouts(23, { breakChance: 0.05 });
+  assert.equal(crashes, CRASHES);
+  assert.ok(registeredTwice > 0, "a server got one rank twice in one incarnation");
 });
 
 test(`servers that are not durable, and are stopped and started again, fail no call, and count every update once, for ${SEEDS} seed (PlannedStop.P1)`, async () => {

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { Session } from "../../src/api/session.ts";
-import type { Log } from "../../src/base/log.ts";
+import type { Log, LogFields } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
 import { KVServer } from "../../src/faces/kv/kv-server.ts";
 import { KVWorker } from "../../src/faces/kv/kv-worker.ts";
@@ -22,7 +22,7 @@ const WORKERS = 2;
 const SIZE = 12;
 const ROWS = [1, 2, 3, 5, 8, 13];
 const DIM = 3;
-const DEADLINE = { deadlineMs: 120_000 };
+const DEADLINE = { timeoutMs: 120_000 };
 const HEARTBEAT_TIMEOUT_MS = 2000;
 const OPTIMIZERS: readonly OptimizerSpec[] = [
   { type: "sgd", learningRate: 0.1 },
@@ -39,16 +39,19 @@ export class DurableStage {
   readonly disks: Map<number, SimDisk> = new Map();
   /** Servers that have left their state. */
   readonly stopped: Set<number> = new Set();
-  refills = 0;
+  readonly counts = { refills: 0, registeredTwice: 0 };
   failure: unknown;
   readonly #random: Random;
   readonly #mounts = new Map<number, Mount>();
   readonly #records: StateRecord[] = [];
   #scheduler: SimStore | undefined;
   #run = 0;
+  /** Who got a rank last, by node. */
+  readonly #ranked = new Map<string, number>();
 
   /**
    * `keepsState`: the scheduler does. `leaves`: servers are not durable, and leave their state when they are stopped.
+   * `breakChance`: of a link, by frame.
    */
   constructor(
     seed: number,
@@ -56,14 +59,15 @@ export class DurableStage {
       isCalm = false,
       keepsState = true,
       leaves = false,
-    }: { readonly isCalm?: boolean; readonly keepsState?: boolean; leaves?: boolean } = {},
+      breakChance = isCalm ? 0 : (seed % 3) * 0.001,
+    }: { readonly isCalm?: boolean; readonly keepsState?: boolean; readonly leaves?: boolean; readonly breakChance?: number } = {},
   ) {
     this.#random = new Random(seed * 13 + 7);
     this.cluster = new SimCluster({
       seed,
       serverCount: SERVERS,
       workerCount: WORKERS,
-      network: { latencyMsMin: 0, latencyMsMax: 1 + (seed % 3), breakChance: isCalm ? 0 : (seed % 3) * 0.001 },
+      network: { latencyMsMin: 0, latencyMsMax: 1 + (seed % 3), breakChance },
       heartbeatIntervalMs: 500,
       heartbeatTimeoutMs: HEARTBEAT_TIMEOUT_MS,
       settle: SETTLING,
@@ -141,11 +145,15 @@ export class DurableStage {
   }
 
   #log(): Log {
-    const note = (message: string, fields?: unknown): void => {
+    const note = (message: string, fields?: LogFields): void => {
       if (process.env.SIM_LOG !== undefined) console.log(this.cluster.clock.nowMs().toFixed(1), message, fields);
-      if (message === "the state was written anew") this.refills++;
+      if (message === "the state was written anew") this.counts.refills++;
+      if (message !== "a node has its rank") return;
+      const { node, incarnation } = fields as { readonly node: string; readonly incarnation: number };
+      if (this.#ranked.get(node) === incarnation) this.counts.registeredTwice++;
+      this.#ranked.set(node, incarnation);
     };
-    const say = (message: string, fields?: unknown): void => {
+    const say = (message: string, fields?: LogFields): void => {
       note(message, fields);
       this.said.push(message);
     };
@@ -188,15 +196,15 @@ class OwnWork {
     const { tensor, rows, kv, keys } = await this.#open();
     const sum = new Float32Array(1);
     await kv.wait(kv.pull(keys, sum), DEADLINE);
-    return { tensor: await tensor.pull(undefined, DEADLINE), rows: await rows.pull(ROWS, undefined, DEADLINE), sum: sum[0] as number };
+    return { tensor: await tensor.pull(DEADLINE), rows: await rows.pull(ROWS, DEADLINE), sum: sum[0] as number };
   }
 
   #kv: KVWorker | undefined;
 
   async #open() {
     const optimizer = OPTIMIZERS[this.#seed % OPTIMIZERS.length] as OptimizerSpec;
-    const tensor = await this.#session.tensor(`tensor ${this.#rank}`, { shape: [SIZE], consistency: "asp", optimizer }, DEADLINE);
-    const rows = await this.#session.embedding(`rows ${this.#rank}`, { dim: DIM, optimizer }, DEADLINE);
+    const tensor = await this.#session.tensor(`tensor ${this.#rank}`, { shape: [SIZE], consistency: "asp", optimizer, ...DEADLINE });
+    const rows = await this.#session.embedding(`rows ${this.#rank}`, { dim: DIM, optimizer, ...DEADLINE });
     this.#kv ??= new KVWorker(this.#stage.cluster.worker(this.#rank), 0);
     return { tensor, rows, kv: this.#kv, keys: BigUint64Array.of(2n ** 62n * BigInt(this.#rank) + 5n) };
   }
@@ -222,13 +230,22 @@ async function expected(seed: number, steps: number): Promise<Values[][]> {
 
 /** Between two changes of the placement. */
 const MOVE_MS_MAX = 50;
-const CRASHES = 3;
+export const CRASHES = 3;
 const STEPS_MAX = 40;
 
-/** Everything dies at once, several times; returns how often the state was written anew. */
-export async function runBlackouts(seed: number): Promise<number> {
+export type Blackouts = {
+  /** After how many of them everything was found. */
+  readonly crashes: number;
+  /** How often a state was written anew. */
+  readonly refills: number;
+  /** How often a node got a rank that it had already: the link broke before it heard so. */
+  readonly registeredTwice: number;
+};
+
+/** Everything dies at once, several times, until a step is found in part, from which the reference knows no way on. */
+export async function runBlackouts(seed: number, links: { readonly breakChance?: number } = {}): Promise<Blackouts> {
   const random = new Random(seed + 99);
-  const stage = new DurableStage(seed, { keepsState: seed % 2 === 0 });
+  const stage = new DurableStage(seed, { keepsState: seed % 2 === 0, ...links });
   const { cluster } = stage;
   const references = await expected(seed, STEPS_MAX);
   let sessions = await stage.start();
@@ -247,6 +264,7 @@ export async function runBlackouts(seed: number): Promise<number> {
     await cluster.clock.advance(crashAtMs - cluster.clock.nowMs());
     stage.killAll({ power: random.chance(0.5) });
     sessions = await stage.start();
+    let isWhole = true;
     for (const [rank, session] of sessions.entries()) {
       const { sent, acknowledged } = (works[rank] as OwnWork).progress;
       const values = await cluster.run(new OwnWork(stage, session, seed, rank).values());
@@ -258,14 +276,13 @@ export async function runBlackouts(seed: number): Promise<number> {
       const ofRow = (row: number): number => isOneOf(({ rows }) => [...rows.subarray(row * DIM, (row + 1) * DIM)]);
       const found = [isOneOf(({ tensor }) => [...tensor]), ...ROWS.map((_, row) => ofRow(row)), isOneOf(({ sum }) => sum)];
       assert.ok(!found.includes(-1), `crash ${crash}, worker ${rank}: ${acknowledged} acknowledged, ${sent} sent, found ${found.join()}`);
-      // Goes on only from a step that is whole: the reference knows no others.
-      const isWhole = acknowledged === sent || found.every((index) => index === found[0]);
-      if (!isWhole) return stage.refills;
+      isWhole &&= acknowledged === sent || found.every((index) => index === found[0]);
       done[rank] = steps[found[0] as number] as number;
     }
+    if (!isWhole) return { crashes: crash + 1, ...stage.counts };
   }
   await stage.close();
-  return stage.refills;
+  return { crashes: CRASHES, ...stage.counts };
 }
 
 /**

@@ -23,6 +23,8 @@ import { SETTLING } from "../support/settling.ts";
 import { forSeeds } from "./seeds.ts";
 
 const [INPUTS, CLASSES, BATCH, SAMPLES, EPOCHS] = [6, 3, 20, 130, 8];
+/** A clock that a newcomer spent would show. */
+const schedule = { type: "cosine", steps: EPOCHS * Math.ceil(SAMPLES / BATCH), floor: 0.1 } as const;
 const STEP_MS = 4;
 const MAX = 5;
 const random = new Random(5);
@@ -42,7 +44,7 @@ function built(onServers: 0 | 1 | 2): { readonly network: Sequential; readonly m
   for (const parameter of network.parameters) {
     if (onServers === 2 || (onServers === 1 && parameter.name.startsWith("hidden"))) setParamPs(parameter);
   }
-  return { network, model: new Model(network, { loss, optimizer: { type: "sgd", learningRate: 0.1 } }) };
+  return { network, model: new Model(network, { loss, optimizer: { type: "sgd", learningRate: 0.1, schedule } }) };
 }
 
 const weightsOf = ({ parameters }: Sequential): number[] => parameters.flatMap(({ values }) => [...values]);
@@ -76,7 +78,7 @@ class ElasticTraining {
    */
   async train(rank: number, { signal, consistency = "bsp" }: Conditions = {}): Promise<Outcome> {
     const { network, model } = built(this.#onServers);
-    const session = await Session.open(this.cluster.worker(rank).node, { deadlineMs: 60_000 });
+    const session = await Session.open(this.cluster.worker(rank).node, { timeoutMs: 60_000 });
     const ends: number[] = [];
     const slowness: TrainingCallback = {
       stepEnd: () => new Promise((go) => void this.cluster.clock.after(STEP_MS, go)),
@@ -84,7 +86,7 @@ class ElasticTraining {
         ends.push(epoch);
         if (this.#onServers < 2) return; // who joins a group begins with its epoch
         // As a checkpoint of all workers does.
-        await session.rendezvous.meet("end", { generation: epoch }, { deadlineMs: 5000 });
+        await session.rendezvous.meet("end", { generation: epoch, timeoutMs: 5000 });
       },
     };
     try {

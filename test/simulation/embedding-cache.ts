@@ -8,17 +8,18 @@
 import assert from "node:assert/strict";
 import { Session } from "../../src/api/session.ts";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
+import type { Complete } from "../../src/base/known-options.ts";
 import { Random } from "../../src/base/random.ts";
 import type { Changes } from "../../src/testing/change-placement.ts";
-import type { CacheOptions } from "../../src/worker/cache/bounded-cache.ts";
+import type { CacheOptions } from "../../src/worker/cache/cached-embedding.ts";
 import { POLICY_NAMES } from "../../src/worker/cache/eviction-order.ts";
 import { stormyCluster } from "./stormy-cluster.ts";
 
 const KEYS = 24;
 const OPERATIONS = 30;
-const DEADLINE = { deadlineMs: 240_000 };
+const DEADLINE = { timeoutMs: 240_000 };
 
-type Settings = { readonly seed: number; readonly workers: number; readonly cache: Required<CacheOptions> };
+type Settings = { readonly seed: number; readonly workers: number; readonly cache: Complete<CacheOptions> };
 type Counts = number[];
 
 /** Some keys in no order, each once. */
@@ -42,7 +43,7 @@ function settingsOf(seed: number, workers: number): Settings {
 
 /** Returns how often this worker updated each key, its cache closed. */
 async function work(session: Session, random: Random, { seed, workers, cache: options }: Settings): Promise<Counts> {
-  const table = await session.embedding("e", { dim: workers, versions: true }, DEADLINE);
+  const table = await session.embedding("e", { dim: workers, optimizer: "sum", versions: true, ...DEADLINE });
   const cache = table.cached(options);
   const own = session.rank;
   const made: Counts = Array.from({ length: KEYS }, () => 0);
@@ -62,23 +63,23 @@ async function work(session: Session, random: Random, { seed, workers, cache: op
     const keys = someKeys(random);
     const what = random.fraction();
     if (what < 0.4) {
-      const plain = await table.pull(keys, undefined, DEADLINE);
-      check(keys, plain, await cache.lookup(keys, undefined, DEADLINE));
+      const plain = await table.pull(keys, DEADLINE);
+      check(keys, plain, await cache.pull(keys, DEADLINE));
     } else if (what < 0.75) {
-      await cache.update(keys, update(keys), DEADLINE);
+      await cache.push(keys, update(keys), DEADLINE);
     } else if (what < 0.9) {
-      const plain = await table.pull(keys, undefined, DEADLINE);
+      const plain = await table.pull(keys, DEADLINE);
       const pushed = someKeys(random);
       const into = new Float32Array(keys.length * workers);
-      await cache.pushPull(keys, into, pushed, update(pushed), DEADLINE).catch(async (error: unknown) => {
+      await cache.pushPull({ keys: pushed, gradients: update(pushed) }, keys, { into, ...DEADLINE }).catch(async (error: unknown) => {
         // Where parts move, an update counts although its answer is lost.
         if (!isWeighbridgeError(error, "ANSWER_LOST")) throw error;
-        await cache.lookup(keys, into, DEADLINE);
+        await cache.pull(keys, { into, ...DEADLINE });
       });
       check(keys, plain, into);
     } else if (what < 0.95) {
       await cache.flush(DEADLINE);
-      const plain = await table.pull(keys, undefined, DEADLINE);
+      const plain = await table.pull(keys, DEADLINE);
       for (const [at, key] of keys.entries()) assert.equal(plain[at * workers + own], made[key], `seed ${seed}: ${key} after a flush`);
     } else {
       await cache.bypass(random.chance(0.5), DEADLINE);
@@ -102,7 +103,7 @@ export async function runEmbeddingCache(seed: number, changes?: Changes): Promis
   const made = await cluster.run(Promise.all(sessions.map((session, rank) => work(session, new Random(seed * 31 + rank), settings))));
   const [first] = sessions;
   assert.ok(first !== undefined);
-  const table = await cluster.run(first.embedding("e", { dim: workerCount, versions: true }));
+  const table = await cluster.run(first.embedding("e", { dim: workerCount, optimizer: "sum", versions: true }));
   const rows = await cluster.run(table.pull(Array.from({ length: KEYS }, (_, key) => key)));
   const expected = Float32Array.from({ length: KEYS * workerCount }, (_, i) => made[i % workerCount]![Math.floor(i / workerCount)]!);
   assert.deepEqual(rows, expected, `seed ${seed}: everything counted once`);

@@ -36,15 +36,15 @@ async function work(kv: KVWorker, rank: number, random: Random, seed: number): P
     const ones = new Float32Array(keys.length * width).fill(1);
     if (random.chance(0.3)) {
       const out = new Float32Array(ones.length);
-      await kv.wait(kv.pushPull(keys, ones, out, { priority }), { deadlineMs: 120_000 });
+      await kv.wait(kv.pushPull(keys, ones, out, { priority }), { timeoutMs: 120_000 });
     } else {
       const pushed = kv.push(keys, ones, { priority });
-      if (random.chance(0.3)) await kv.wait(pushed, { deadlineMs: 120_000 });
+      if (random.chance(0.3)) await kv.wait(pushed, { timeoutMs: 120_000 });
     }
     const all = Array.from({ length: SHARED_KEYS }, (_, i) => i).filter((i) => (own[i] as number) > 0);
     const mine = sorted(all.map((i) => keyOf(rank, i)));
     const read = new Float32Array(mine.length * width);
-    await kv.wait(kv.pull(mine, read, { priority: random.below(3) }), { deadlineMs: 120_000 });
+    await kv.wait(kv.pull(mine, read, { priority: random.below(3) }), { timeoutMs: 120_000 });
     for (const i of all) {
       const at = mine.indexOf(keyOf(rank, i)) * width;
       assert.equal(read[at], own[i], `seed ${seed}: worker ${rank} reads its own key ${i} at step ${step}`);

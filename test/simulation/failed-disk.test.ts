@@ -5,6 +5,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Session } from "../../src/api/session.ts";
 import { WeighbridgeError } from "../../src/base/errors.ts";
+import { type Log, SILENT_LOG } from "../../src/base/log.ts";
+import { SchedulerNode } from "../../src/scheduler/scheduler-node.ts";
 import type { DurableLog, LogPage } from "../../src/server/replication/log-sink.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
@@ -14,6 +16,8 @@ import { idOf, roleOf } from "../../src/wire/node-id.ts";
 class Disk {
   readonly pages: LogPage[] = [];
   fails = false;
+  /** While set, the disk is full: what is written waits until there is room. */
+  full: PromiseWithResolvers<void> | undefined;
 
   log(): DurableLog {
     const log: DurableLog = {
@@ -28,6 +32,7 @@ class Disk {
           log.onFailed(error);
           throw error;
         }
+        await this.full?.promise;
         this.pages.push({ first, last, entries: entries.slice() });
         return last;
       },
@@ -47,7 +52,7 @@ test("a server that waits for the end of the job ends when its disk fails; a pus
   });
   await cluster.start();
   const session = await cluster.run(Session.open(cluster.worker(0).node));
-  const sums = await cluster.run(session.tensor("sums", { shape: [2] }));
+  const sums = await cluster.run(session.tensor("sums", { shape: [2], optimizer: "sum" }));
   await cluster.run(sums.push(Float32Array.of(1, 2)));
   const ended = assert.rejects(cluster.server(0).node.finalize(), throwsCode("STATE_IO", /the disk has failed/));
   await cluster.clock.advance(3000);
@@ -62,4 +67,35 @@ test("a server that waits for the end of the job ends when its disk fails; a pus
   await cluster.run(cluster.startNode(server));
   await cluster.run(push);
   assert.deepEqual(await cluster.run(sums.pull()), Float32Array.of(11, 22));
+});
+
+test("status shows a durable server whose disk is full, and for how long its answers have been held back, until there is room", async () => {
+  const disk = new Disk();
+  const lines: string[] = [];
+  const log: Log = { ...SILENT_LOG, warn: (message) => void lines.push(message) };
+  const cluster = new SimCluster({
+    ...{ seed: 1, serverCount: 1, workerCount: 1, heartbeatIntervalMs: 500, heartbeatTimeoutMs: 2000 },
+    optionsOf: (node) => (roleOf(node) === "server" ? { durable: disk.log(), log } : {}),
+  });
+  await cluster.start();
+  const heldMs = (): number | undefined => {
+    const { node } = cluster.scheduler;
+    assert.ok(node instanceof SchedulerNode);
+    return node.scheduler.status().nodes.find(({ role }) => role === "server")?.heldMs;
+  };
+  const session = await cluster.run(Session.open(cluster.worker(0).node));
+  const sums = await cluster.run(session.tensor("sums", { shape: [2], optimizer: { type: "sum" } }));
+  disk.full = Promise.withResolvers();
+  const push = sums.push(Float32Array.of(1, 2));
+  await cluster.clock.advance(600);
+  assert.equal(heldMs(), undefined, "a disk may be slow");
+  await cluster.clock.advance(20_000);
+  assert.ok((heldMs() ?? 0) > 15_000, String(heldMs()));
+  assert.deepEqual(lines, ["the disk does not take the log, and answers wait for it"]);
+  disk.full.resolve();
+  disk.full = undefined;
+  await cluster.run(push);
+  await cluster.clock.advance(1000);
+  assert.equal(heldMs(), undefined);
+  assert.deepEqual(await cluster.run(sums.pull()), Float32Array.of(1, 2));
 });

@@ -44,13 +44,13 @@ function newCluster(): SimCluster {
 
 async function work(session: Session): Promise<readonly Float32Array[]> {
   const { rank } = session;
-  const rows = await session.embedding("rows", { dim: 1, consistency: "asp" }, DEADLINE);
-  const tensor = await session.tensor("tensor", { shape: [SIZE], consistency: "bsp", optimizer: { type: "adam" } }, DEADLINE);
+  const rows = await session.embedding("rows", { dim: 1, optimizer: "sum", consistency: "asp", ...DEADLINE });
+  const tensor = await session.tensor("tensor", { shape: [SIZE], consistency: "bsp", optimizer: { type: "adam" }, ...DEADLINE });
   const reads: Float32Array[] = [];
   for (let clock = 0; clock < CLOCKS; clock++) {
     const pushes = [rows.push([rank, rank], Float32Array.of(1, 1), DEADLINE), tensor.push(noise(SIZE, rank + 7 * clock), DEADLINE)];
     session.clock();
-    reads.push(await rows.pull([rank], undefined, DEADLINE), await tensor.pull(undefined, DEADLINE));
+    reads.push(await rows.pull([rank], DEADLINE), await tensor.pull(DEADLINE));
     await Promise.all(pushes);
   }
   return reads;

@@ -7,6 +7,7 @@ import { test } from "node:test";
 import type { Session } from "../../src/api/session.ts";
 import { Random } from "../../src/base/random.ts";
 import { OwnerModel } from "../../src/faces/shared-model/owner-model.ts";
+import type { TableRowType } from "../../src/faces/tables/table-row-type.ts";
 import { TensorWorker } from "../../src/faces/tensors/tensor-worker.ts";
 import { zstd } from "../../src/node/zstd.ts";
 import { psRowType } from "../../src/store/row-types/ps-row-type.ts";
@@ -15,6 +16,7 @@ import { GRADIENT_TYPES, OPTIMIZER_TYPES } from "../../src/testing/optimizer-typ
 import type { SimCluster } from "../../src/testing/sim-cluster.ts";
 import type { LinkEncoding } from "../../src/wire/codecs/link-encoding.ts";
 import { idOf } from "../../src/wire/node-id.ts";
+import { Collective } from "../../src/worker/collective.ts";
 import { type ServicesGround, WorkerServices } from "../../src/worker/worker-services.ts";
 import { DEADLINE, noise, ReplicatedJob, SERVERS, WORKERS } from "./replicated-job.ts";
 import { TableCluster } from "./tables.ts";
@@ -37,7 +39,7 @@ const runningMean = psUpdater({
   name: "runningMean",
   version: 1,
   deterministic: true,
-  columns: () => ({ pushes: { elements: 1 } }),
+  columns: () => ({ pushes: { dim: 1 } }),
   update: ({ elements, starts, columns, count, width }, gradients) => {
     for (let i = 0; i < count; i++) {
       const pushes = ++elements[columns.pushes![i]!]!;
@@ -52,7 +54,7 @@ const residues = psRowType<"i32">({
   name: "residues",
   version: 1,
   deterministic: true,
-  element: "i32",
+  dtype: "i32",
   make: (dim) => new Int32Array(dim).fill(1),
   add: (sums, updates) => {
     for (let i = 0; i < sums.count; i++)
@@ -70,7 +72,8 @@ type Work = (session: Session, job: ReplicatedJob, strike: (clock: number) => vo
 async function run(work: Work, isCalm: boolean): Promise<readonly (readonly ArrayLike<unknown>[])[]> {
   const network = { latencyMsMin: 0, latencyMsMax: 3, breakChance: 0 };
   const options = { digestEntries: 40, plugIns: [PLUG_INS], compression: COMPRESSION };
-  const sessions = (ground: ServicesGround): WorkerServices => new WorkerServices(ground, { compression: COMPRESSION });
+  const sessions = (ground: ServicesGround): WorkerServices =>
+    new WorkerServices(ground, { compression: COMPRESSION, openCollective: Collective.open });
   const job = new ReplicatedJob({ seed: 1, random: new Random(1), network, options: { ...options, sessions } });
   const opened = await job.start();
   const outcomes = await job.cluster.run(
@@ -107,16 +110,16 @@ test("BSP has the bits of a run in which nobody dies, for every optimizer, every
     }));
     const encoded = TABLE_LINKS.map((link) => ({ optimizer: { type: "adam" }, consistency: "bsp", link }) as const);
     const tables = await Promise.all(
-      [...optimized, ...encoded].map((options, i) => session.embedding(`rows ${i}`, { dim: DIM, ...options }, DEADLINE)),
+      [...optimized, ...encoded].map((options, i) => session.embedding(`rows ${i}`, { dim: DIM, ...options, ...DEADLINE })),
     );
     const sparser = { optimizer: { type: "adam" }, consistency: "bsp", link: { push: { topK: 0.2 } } } as const;
     const tensors = await Promise.all(
-      [...optimized, sparser].map((options, i) => session.tensor(`tensor ${i}`, { shape: [SIZE], ...options }, DEADLINE)),
+      [...optimized, sparser].map((options, i) => session.tensor(`tensor ${i}`, { shape: [SIZE], ...options, ...DEADLINE })),
     );
-    const taking = await Promise.all(TAKING_TYPES.map((type) => session.embedding(type, { dim: 1, optimizer: { type } }, DEADLINE)));
-    const doubles = await session.embedding("f64", { dim: 1, rowType: "f64", consistency: "bsp" }, DEADLINE);
-    const integers = await session.embedding("i32", { dim: 1, rowType: "i32", consistency: "bsp" }, DEADLINE);
-    const longs = await session.embedding("i64", { dim: 1, rowType: "i64", consistency: "bsp" }, DEADLINE);
+    const taking = await Promise.all(TAKING_TYPES.map((type) => session.embedding(type, { dim: 1, optimizer: { type }, ...DEADLINE })));
+    const doubles = await session.embedding("f64", { dim: 1, optimizer: "sum", dtype: "f64", consistency: "bsp" });
+    const integers = await session.embedding("i32", { dim: 1, optimizer: "sum", dtype: "i32", consistency: "bsp" });
+    const longs = await session.embedding("i64", { dim: 1, optimizer: "sum", dtype: "i64", consistency: "bsp" });
     const reads: ArrayLike<unknown>[] = [];
     for (let clock = 0; clock < CLOCKS; clock++) {
       const own = [1000 + rank];
@@ -130,10 +133,10 @@ test("BSP has the bits of a run in which nobody dies, for every optimizer, every
       ];
       strikeAt(clock);
       session.clock();
-      for (const table of tables) reads.push(await table.pull(KEYS, undefined, DEADLINE));
-      for (const tensor of tensors) reads.push(await tensor.pull(undefined, DEADLINE));
-      for (const table of taking) reads.push(await table.pull(own, undefined, DEADLINE));
-      for (const table of [doubles, integers, longs]) reads.push(await table.pull([1000, 1001], undefined, DEADLINE));
+      for (const table of tables) reads.push(await table.pull(KEYS, DEADLINE));
+      for (const tensor of tensors) reads.push(await tensor.pull(DEADLINE));
+      for (const table of taking) reads.push(await table.pull(own, DEADLINE));
+      for (const table of [doubles, integers, longs]) reads.push(await table.pull([1000, 1001], DEADLINE));
       await Promise.all(pushes);
     }
     return reads;
@@ -144,13 +147,13 @@ test("updaters and row types of users, cached rows and SSP have what they have w
   await sameBits(async (session, _, strikeAt) => {
     const { rank } = session;
     const mean = { optimizer: runningMean.with(), consistency: "bsp" } as const;
-    const rows = await session.embedding("mean rows", { dim: DIM, ...mean }, DEADLINE);
-    const tensor = await session.tensor("mean tensor", { shape: [SIZE], ...mean }, DEADLINE);
-    const modular = await session.embedding("residues", { dim: DIM, rowType: residues, consistency: "bsp" }, DEADLINE);
+    const rows = await session.embedding("mean rows", { dim: DIM, ...mean, ...DEADLINE });
+    const tensor = await session.tensor("mean tensor", { shape: [SIZE], ...mean, ...DEADLINE });
+    const modular = await session.embedding("residues", { dim: DIM, optimizer: "sum", dtype: residues, consistency: "bsp" });
     const adam = { dim: DIM, optimizer: { type: "adam" } } as const;
-    const cache = (await session.embedding(`cached ${rank}`, { ...adam, versions: true }, DEADLINE)).cached({ rows: 16, pushBound: 2 });
-    const stale = await session.embedding(`stale ${rank}`, { ...adam, consistency: { ssp: 1 } }, DEADLINE);
-    const counts = await session.embedding("counts", { dim: 1, consistency: { ssp: 1 } }, DEADLINE);
+    const cache = (await session.embedding(`cached ${rank}`, { ...adam, versions: true, ...DEADLINE })).cached({ rows: 16, pushBound: 2 });
+    const stale = await session.embedding(`stale ${rank}`, { ...adam, consistency: { ssp: 1 }, ...DEADLINE });
+    const counts = await session.embedding("counts", { dim: 1, optimizer: "sum", consistency: { ssp: 1 }, ...DEADLINE });
     const reads: ArrayLike<unknown>[] = [];
     for (let clock = 0; clock < CLOCKS; clock++) {
       const gradients = noise(KEYS.length * DIM, rank + 3 * clock);
@@ -158,27 +161,27 @@ test("updaters and row types of users, cached rows and SSP have what they have w
         rows.push(KEYS, gradients, DEADLINE),
         tensor.push(noise(SIZE, 5 * clock - rank), DEADLINE),
         modular.push(KEYS, new Int32Array(KEYS.length * DIM).fill(40 + rank + clock), DEADLINE),
-        cache.update(KEYS, gradients, DEADLINE),
+        cache.push(KEYS, gradients, DEADLINE),
         stale.push(KEYS, gradients, DEADLINE),
         counts.push(KEYS, new Float32Array(KEYS.length).fill(1), DEADLINE),
       ];
       strikeAt(clock);
       session.clock();
-      for (const table of [rows, modular]) reads.push(await table.pull(KEYS, undefined, DEADLINE));
-      reads.push(await tensor.pull(undefined, DEADLINE));
-      const seen = await counts.pull(KEYS, undefined, DEADLINE);
+      for (const table of [rows, modular]) reads.push(await table.pull(KEYS, DEADLINE));
+      reads.push(await tensor.pull(DEADLINE));
+      const seen = await counts.pull(KEYS, DEADLINE);
       assert.ok(
         seen.every((count) => count >= WORKERS * clock && count <= WORKERS * CLOCKS),
         `clock ${clock}: ${seen.join()}`,
       );
       await Promise.all(pushes);
-      reads.push(await cache.lookup(KEYS, undefined, DEADLINE));
+      reads.push(await cache.pull(KEYS, DEADLINE));
     }
     await cache.close(DEADLINE);
     await session.barrier(DEADLINE);
-    const sums = await counts.pull(KEYS, undefined, DEADLINE);
+    const sums = await counts.pull(KEYS, DEADLINE);
     assert.deepEqual(sums, new Float32Array(KEYS.length).fill(WORKERS * CLOCKS), "pushes are lost or doubled");
-    return [...reads, await stale.pull(KEYS, undefined, DEADLINE), sums];
+    return [...reads, await stale.pull(KEYS, DEADLINE), sums];
   });
 });
 
@@ -220,7 +223,7 @@ test("rows of every type of the tables face are whole when the head is killed", 
     for (let clock = 0; clock < CLOCKS; clock++) {
       for (const thread of threads)
         for (const table of tables.keys()) {
-          const { element } = thread.getTableOrDie(table).rowType;
+          const { element } = thread.getTableOrDie<TableRowType>(table).rowType;
           for (let row = 0; row < 3; row++) thread.getTableOrDie(table).inc(row, 1, (element === "i64" ? 2n : 2) as number);
         }
       if (!isCalm && clock === 3) simulated.cluster.kill(idOf("server", 0));

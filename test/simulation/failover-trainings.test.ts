@@ -26,7 +26,7 @@ type Trained = { readonly weights: readonly Float32Array[]; readonly predictions
 
 async function trainOne(session: Session, vocabCacheSize: number): Promise<Trained> {
   const workspace = new Workspace();
-  const shape = { vocabSize: VOCAB, idsPerSample: IDS, sampleCountMax: BATCH, width: 4, hidden: [8] };
+  const shape = { vocabSize: VOCAB, idsPerSample: IDS, sampleCountMax: BATCH, dim: 4, hidden: [8] };
   const network = new WideDeepNetwork(workspace, vocabCacheSize === 0 ? shape : { ...shape, target: "DEVICE", vocabCacheSize });
   for (const lookup of [network.deep, network.wide]) setParamPs(lookup);
   const loss = new BinaryCrossEntropy(workspace, { sampleCountMax: BATCH });

@@ -131,10 +131,10 @@ class Failover {
     const { seed } = this;
     const random = new Random(seed * 31 + rank);
     const optimizer = OPTIMIZERS[seed % OPTIMIZERS.length] as OptimizerSpec;
-    const shared = await session.tensor("shared", { shape: [SIZE], consistency: "asp" }, DEADLINE);
-    const own = await session.embedding(`own ${rank}`, { dim: 2 }, DEADLINE);
-    const tensor = await session.tensor("tensor", { shape: [SIZE], consistency: { bsp: true, reduce: "mean" }, optimizer }, DEADLINE);
-    const rows = await session.embedding("rows", { dim: 3, consistency: "bsp", optimizer }, DEADLINE);
+    const shared = await session.tensor("shared", { shape: [SIZE], optimizer: "sum", consistency: "asp", ...DEADLINE });
+    const own = await session.embedding(`own ${rank}`, { dim: 2, optimizer: "sum", ...DEADLINE });
+    const tensor = await session.tensor("tensor", { shape: [SIZE], consistency: { bsp: true, reduce: "mean" }, optimizer, ...DEADLINE });
+    const rows = await session.embedding("rows", { dim: 3, consistency: "bsp", optimizer, ...DEADLINE });
     const kv = new KVWorker(this.cluster.worker(rank), 0);
     const keys = BigUint64Array.of(BigInt(rank), 2n ** 63n + BigInt(rank));
     let pushed = 0;
@@ -143,12 +143,12 @@ class Failover {
       for (let i = 1 + random.below(3); i > 0; i--) {
         pushed++;
         const ones = new Float32Array(SIZE).fill(1);
-        if (random.chance(0.3)) pushes.push(shared.pushPull(ones, undefined, DEADLINE));
+        if (random.chance(0.3)) pushes.push(shared.pushPull(ones, "all", DEADLINE));
         else pushes.push(shared.push(ones, { priority: random.below(3), ...DEADLINE }));
         pushes.push(own.push([1, 2, 1], new Float32Array(6).fill(1), { priority: random.below(3), ...DEADLINE }));
         pushes.push(kv.wait(kv.push(keys, Float32Array.of(1, 2)), DEADLINE).then(() => this.#takeAnswer()));
       }
-      assert.deepEqual([...(await own.pull([1, 2], undefined, DEADLINE))], [2 * pushed, 2 * pushed, pushed, pushed], "own rows");
+      assert.deepEqual([...(await own.pull([1, 2], DEADLINE))], [2 * pushed, 2 * pushed, pushed, pushed], "own rows");
       const read = new Float32Array(2);
       await kv.wait(kv.pull(keys, read), DEADLINE);
       assert.deepEqual([...read], [pushed, 2 * pushed], "own sums");
@@ -157,11 +157,11 @@ class Failover {
         rows.push(ROWS, noise(ROWS.length * 3, seed - rank + clock), DEADLINE),
       );
       session.clock();
-      await tensor.pull(undefined, DEADLINE);
+      await tensor.pull(DEADLINE);
       await Promise.all(pushes);
     }
     this.#pushed += pushed;
-    return { tensor: await tensor.pull(undefined, DEADLINE), rows: await rows.pull(ROWS, undefined, DEADLINE) };
+    return { tensor: await tensor.pull(DEADLINE), rows: await rows.pull(ROWS, DEADLINE) };
   }
 
   /** A push was acknowledged. */
@@ -173,12 +173,8 @@ class Failover {
 
   async #checkSums(session: Session): Promise<void> {
     const { cluster } = this;
-    const shared = await cluster.run(session.tensor("shared", { shape: [SIZE], consistency: "asp" }, DEADLINE));
-    assert.deepEqual(
-      await cluster.run(shared.pull(undefined, DEADLINE)),
-      new Float32Array(SIZE).fill(this.#pushed),
-      "pushes to the shared tensor",
-    );
+    const shared = await cluster.run(session.tensor("shared", { shape: [SIZE], optimizer: "sum", consistency: "asp", ...DEADLINE }));
+    assert.deepEqual(await cluster.run(shared.pull(DEADLINE)), new Float32Array(SIZE).fill(this.#pushed), "pushes to the shared tensor");
   }
 }
 

@@ -50,7 +50,7 @@ test("a head that is told to stop while its standby is being filled hands over w
   await cluster.run(left);
   for (let i = 0; i < 3; i++) await stage.push();
   assert.equal(cluster.scheduler.roster.nodes.find(({ node }) => node === HEAD)?.incarnation, 2, "the standby leads");
-  const rows = await cluster.run(stage.session.embedding("rows", { dim: 8 }));
+  const rows = await cluster.run(stage.session.embedding("rows", { dim: 8, optimizer: "sum" }));
   assert.deepEqual([...(await cluster.run(rows.pull([1]))).slice(0, 2)], [2, 2], "of two pushes");
   await stage.close();
 });
@@ -59,7 +59,7 @@ test("a standby without memory for the state leaves, and pushes go on", async ()
   const stage = new FillingStage(2, { arenaBytesMax: 2 ** 21 });
   await stage.open();
   const { cluster, session } = stage;
-  const large = await cluster.run(session.tensor("large", { shape: [1024, 1024], consistency: "asp" }));
+  const large = await cluster.run(session.tensor("large", { shape: [1024, 1024], optimizer: "sum", consistency: "asp" }));
   await cluster.run(large.push(new Float32Array(1024 * 1024).fill(1)));
   await cluster.run(cluster.startNode(STANDBY));
   for (let i = 0; i < 20; i++) await stage.push();

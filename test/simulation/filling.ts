@@ -82,8 +82,10 @@ class Filling {
     const [first] = outcomes;
     assert.ok(first !== undefined);
     for (const { tensor, rows } of outcomes) assert.deepEqual([tensor, rows], [first.tensor, first.rows], "workers read the same round");
-    const shared = await cluster.run((sessions[0] as Session).tensor("shared", { shape: [SIZE], consistency: "asp" }, DEADLINE));
-    assert.deepEqual(await cluster.run(shared.pull(undefined, DEADLINE)), new Float32Array(SIZE).fill(this.#pushed), "pushes to all");
+    const shared = await cluster.run(
+      (sessions[0] as Session).tensor("shared", { shape: [SIZE], optimizer: "sum", consistency: "asp", ...DEADLINE }),
+    );
+    assert.deepEqual(await cluster.run(shared.pull(DEADLINE)), new Float32Array(SIZE).fill(this.#pushed), "pushes to all");
     await this.#job.end();
     return { tensor: first.tensor, rows: first.rows, own: outcomes.flatMap(({ own }) => own) };
   }
@@ -159,19 +161,21 @@ class Filling {
     const seed = this.#seed;
     const random = new Random(seed * 31 + rank);
     const optimizer = OPTIMIZERS[seed % OPTIMIZERS.length] as OptimizerSpec;
-    const shared = await session.tensor("shared", { shape: [SIZE], consistency: "asp" }, DEADLINE);
-    const tensor = await session.tensor("tensor", { shape: [SIZE], consistency: { bsp: true, reduce: "mean" }, optimizer }, DEADLINE);
-    const rows = await session.embedding("rows", { dim: 3, consistency: "bsp", optimizer }, DEADLINE);
-    const pulled = await session.tensor(
-      `pulled ${rank}`,
-      { shape: [SIZE], consistency: "asp", optimizer: { type: "dcAsgd", learningRate: 0.1, lambda: 0.5 } },
-      DEADLINE,
-    );
-    const coded = await session.embedding(
-      `coded ${rank}`,
-      { dim: 2, optimizer: { type: "adam" }, link: { push: "int8", pull: "fp16", keyCache: true } },
-      DEADLINE,
-    );
+    const shared = await session.tensor("shared", { shape: [SIZE], optimizer: "sum", consistency: "asp", ...DEADLINE });
+    const tensor = await session.tensor("tensor", { shape: [SIZE], consistency: { bsp: true, reduce: "mean" }, optimizer, ...DEADLINE });
+    const rows = await session.embedding("rows", { dim: 3, consistency: "bsp", optimizer, ...DEADLINE });
+    const pulled = await session.tensor(`pulled ${rank}`, {
+      shape: [SIZE],
+      consistency: "asp",
+      optimizer: { type: "dcAsgd", learningRate: 0.1, lambda: 0.5 },
+      ...DEADLINE,
+    });
+    const coded = await session.embedding(`coded ${rank}`, {
+      dim: 2,
+      optimizer: { type: "adam" },
+      link: { push: "int8", pull: "fp16", keyCache: true },
+      ...DEADLINE,
+    });
     const kv = new KVWorker(this.cluster.worker(rank), 0);
     const keys = BigUint64Array.of(BigInt(rank), 2n ** 63n + BigInt(rank));
     let pushed = 0;
@@ -180,14 +184,14 @@ class Filling {
       for (let i = random.below(3); i > 0; i--) {
         pushed++;
         const ones = new Float32Array(SIZE).fill(1);
-        if (random.chance(0.3)) pushes.push(shared.pushPull(ones, undefined, DEADLINE));
+        if (random.chance(0.3)) pushes.push(shared.pushPull(ones, "all", DEADLINE));
         else pushes.push(shared.push(ones, { priority: random.below(3), ...DEADLINE }));
         pushes.push(kv.wait(kv.push(keys, Float32Array.of(1, 2)), DEADLINE));
       }
       const read = new Float32Array(2);
       await kv.wait(kv.pull(keys, read), DEADLINE);
       assert.deepEqual([...read], [pushed, 2 * pushed], "own sums");
-      await pulled.pull(undefined, DEADLINE);
+      await pulled.pull(DEADLINE);
       pushes.push(
         pulled.push(noise(SIZE, seed + rank - clock), DEADLINE),
         coded.push(LISTED, noise(LISTED.length * 2, seed + clock), DEADLINE),
@@ -195,12 +199,12 @@ class Filling {
         rows.push(ROWS, noise(ROWS.length * 3, seed - rank + clock), DEADLINE),
       );
       session.clock();
-      await tensor.pull(undefined, DEADLINE);
+      await tensor.pull(DEADLINE);
       await Promise.all(pushes);
     }
     this.#pushed += pushed;
-    const own = [await pulled.pull(undefined, DEADLINE), await coded.pull(LISTED, undefined, DEADLINE)];
-    return { tensor: await tensor.pull(undefined, DEADLINE), rows: await rows.pull(ROWS, undefined, DEADLINE), own };
+    const own = [await pulled.pull(DEADLINE), await coded.pull(LISTED, DEADLINE)];
+    return { tensor: await tensor.pull(DEADLINE), rows: await rows.pull(ROWS, DEADLINE), own };
   }
 }
 
@@ -250,7 +254,7 @@ export class FillingStage {
   async push(): Promise<void> {
     const { cluster, session } = this;
     const tensor = await cluster.run(session.tensor("tensor", { shape: [64], consistency: "asp", optimizer: { type: "adam" } }));
-    const rows = await cluster.run(session.embedding("rows", { dim: 8 }));
+    const rows = await cluster.run(session.embedding("rows", { dim: 8, optimizer: "sum" }));
     await cluster.run(tensor.push(new Float32Array(64).fill(1)));
     await cluster.run(rows.push([this.pushed, this.pushed + 1], new Float32Array(16).fill(1)));
     this.pushed++;
@@ -290,7 +294,7 @@ export async function killWhileFilling(victim: Victim, events: number): Promise<
   const { cluster, session } = stage;
   await cluster.run(cluster.startNode(STANDBY));
   const push = async (): Promise<unknown> => {
-    const rows = await session.embedding("rows", { dim: 8 });
+    const rows = await session.embedding("rows", { dim: 8, optimizer: "sum" });
     for (let i = 0; i < PUSHES; i++) await rows.push([0], new Float32Array(8).fill(1));
     return (await rows.pull([0]))[0];
   };

@@ -10,7 +10,7 @@ import { idOf } from "../../src/wire/node-id.ts";
 import { SETTLING } from "../support/settling.ts";
 import { forSeeds } from "./seeds.ts";
 
-const DEADLINE = { deadlineMs: 60_000 };
+const DEADLINE = { timeoutMs: 60_000 };
 const FROZEN_MS = 1000;
 /** Longer than a server waits (Retirement.R2). */
 const LONG_MS = 9000;
@@ -44,7 +44,7 @@ async function scaleTo(cluster: SimCluster, to: number): Promise<void> {
 
 /** Pushes and pulls until `isOver`; what fails is kept. */
 async function work(cluster: SimCluster, session: Session, isOver: () => boolean, failures: string[]): Promise<number> {
-  const rows = await session.embedding("rows", SPEC, DEADLINE);
+  const rows = await session.embedding("rows", { ...SPEC, ...DEADLINE });
   let acknowledged = 0;
   const failed =
     (what: string) =>
@@ -53,7 +53,7 @@ async function work(cluster: SimCluster, session: Session, isOver: () => boolean
   while (!isOver()) {
     const pushed = rows.push(KEYS, new Float32Array(KEYS.length).fill(1), DEADLINE).then(() => acknowledged++, failed("push"));
     const before = acknowledged;
-    const pulled = rows.pull(KEYS, undefined, DEADLINE).then((sums) => {
+    const pulled = rows.pull(KEYS, DEADLINE).then((sums) => {
       if (sums.some((sum) => sum < before)) failures.push(`a read behind ${before} updates saw ${Math.min(...sums)}`);
     }, failed("pull"));
     await Promise.all([pushed, pulled]);
@@ -68,7 +68,7 @@ type Ice = { readonly replicas: number; readonly frozenMs: number };
 async function frozen(seed: number, { replicas, frozenMs }: Ice): Promise<readonly string[]> {
   const cluster = await started(seed, { replicas, frozenMs });
   const worker = await cluster.run(Session.open(cluster.worker(0).node, DEADLINE));
-  const rows = await cluster.run(worker.embedding("rows", SPEC, DEADLINE));
+  const rows = await cluster.run(worker.embedding("rows", { ...SPEC, ...DEADLINE }));
   const guests = await cluster.run(Promise.all(["guest-0", "guest-1"].map((host) => cluster.startGuest(host))));
   const sessions = await cluster.run(Promise.all(guests.map((guest) => Session.open(guest, DEADLINE))));
   const failures: string[] = [];
@@ -86,7 +86,7 @@ async function frozen(seed: number, { replicas, frozenMs }: Ice): Promise<readon
   isOver = true;
   const counts = await cluster.run(working);
   const acknowledged = counts.reduce((a, b) => a + b);
-  for (const sum of await cluster.run(rows.pull(KEYS, undefined, DEADLINE)))
+  for (const sum of await cluster.run(rows.pull(KEYS, DEADLINE)))
     assert.ok(
       sum >= acknowledged && sum <= acknowledged + failures.length,
       `${acknowledged} acknowledged, ${sum} counted; ${failures.join()}`,

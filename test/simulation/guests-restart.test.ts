@@ -10,7 +10,7 @@ import type { WorkerNode } from "../../src/worker/worker-node.ts";
 import { SETTLING } from "../support/settling.ts";
 import { forSeeds } from "./seeds.ts";
 
-const DEADLINE = { deadlineMs: 20_000 };
+const DEADLINE = { timeoutMs: 20_000 };
 const TIMEOUT_MS = 400;
 const ONE = Float32Array.of(1);
 
@@ -25,9 +25,9 @@ async function started(seed = 1): Promise<SimCluster> {
 
 async function push(cluster: SimCluster, guest: WorkerNode): Promise<number> {
   const session = await cluster.run(Session.open(guest, DEADLINE));
-  const rows = await cluster.run(session.embedding("rows", { dim: 1, consistency: "asp", optimizer: { type: "sum" } }, DEADLINE));
+  const rows = await cluster.run(session.embedding("rows", { dim: 1, consistency: "asp", optimizer: { type: "sum" }, ...DEADLINE }));
   await cluster.run(rows.push([1], ONE, DEADLINE));
-  return (await cluster.run(rows.pull([1], undefined, DEADLINE)))[0] as number;
+  return (await cluster.run(rows.pull([1], DEADLINE)))[0] as number;
 }
 
 function ordersOf<T>(all: readonly T[]): T[][] {

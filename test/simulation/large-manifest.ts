@@ -36,15 +36,15 @@ export async function saveLargeManifest(): Promise<{
   const first = await startCluster(disk, 1);
   const request = (cluster: SimCluster) => ({
     command: "checkpoint save",
-    addresses: [SCHEDULER],
+    targets: [{ kind: "named", addresses: [SCHEDULER] } as const],
     findMs: 10_000,
-    deadlineMs: 60_000,
+    timeoutMs: 60_000,
     transport: cluster.network.host("command-line"),
     clock: cluster.clock,
   });
   const session = await first.run(Session.open(first.worker(0).node));
   const names = Array.from({ length: LARGE_MODEL_PARAMETERS }, (_, i) => `layers/${i}/${"of a model with long names/".repeat(8)}weights`);
-  await first.run(Promise.all(names.map((name) => session.tensor(name, { shape: [2] }))));
+  await first.run(Promise.all(names.map((name) => session.tensor(name, { shape: [2], optimizer: "sum" }))));
   session.clock();
   const createdAt = new Date(0).toISOString();
   const saved = await first.run(withServers(request(first), (servers) => takeCheckpoint(servers, { createdAt })));

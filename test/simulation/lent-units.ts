@@ -9,7 +9,7 @@ import type { Postoffice } from "../../src/faces/kv/postoffice.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
-import type { Unit, UnitFeed } from "../../src/worker/unit-feed.ts";
+import type { LentUnit, UnitFeed } from "../../src/worker/unit-feed.ts";
 import { SETTLING } from "../support/settling.ts";
 
 const EPOCHS = 2;
@@ -153,10 +153,10 @@ class LentUnits {
     const { batchCount, partCount, assignment, random } = this;
     const units = office.worker?.sessions?.units;
     assert.ok(units !== undefined);
-    const feed = await units.open("train", { epoch, batchCount, partCount, assignment }, { deadlineMs: 60_000 });
+    const feed = await units.open("train", { epoch, batchCount, partCount, assignment, timeoutMs: 60_000 });
     const isAlive = (): boolean => this.#isRunning(office, rank);
     for (;;) {
-      const unit = await feed.next({ deadlineMs: 60_000 });
+      const unit = await feed.next({ timeoutMs: 60_000 });
       if (!isAlive()) throw new Error("this incarnation is not running any more");
       if (unit === "over") break;
       if (unit === "idle") continue;
@@ -175,7 +175,7 @@ class LentUnits {
 
   /** Throws, so that the epoch is opened again. */
   async #leaveAndComeBack(feed: UnitFeed): Promise<void> {
-    await feed.close({ deadlineMs: 60_000 });
+    await feed.close({ timeoutMs: 60_000 });
     await assert.rejects(feed.next(), throwsCode("CLOSED"));
     throw new Error("this incarnation is not running any more");
   }
@@ -188,7 +188,7 @@ class LentUnits {
     }
   }
 
-  #count(counts: number[][], epoch: number, { unit, parts = 1 }: Unit): void {
+  #count(counts: number[][], epoch: number, { unit, parts = 1 }: LentUnit): void {
     const ofEpoch = counts[epoch] as number[];
     for (let i = unit; i < unit + parts; i++) ofEpoch[i] = (ofEpoch[i] as number) + 1;
   }

@@ -14,15 +14,15 @@ const SERVERS = 2;
 const WORKERS = 3;
 const CLOCKS = 5;
 const SIZE = 300;
-const DEADLINE = { deadlineMs: 240_000 };
+const DEADLINE = { timeoutMs: 240_000 };
 /** Long enough to be named on each of two servers. */
 const LISTED = 80;
 const LISTS = 3;
 
-const SHARED = { shape: [SIZE], link: { push: { topK: 0.1 } } } as const;
+const SHARED = { shape: [SIZE], optimizer: "sum", link: { push: { topK: 0.1 } } } as const;
 const BSP = { shape: [SIZE], consistency: "bsp", optimizer: { type: "adam" }, link: { push: "int8", pull: "bf16" } } as const;
 /** Small whole numbers are exact in both. */
-const ROWS = { dim: 2, link: { push: "fp16", pull: "bf16", keyCache: true } } as const;
+const ROWS = { dim: 2, optimizer: "sum", link: { push: "fp16", pull: "bf16", keyCache: true } } as const;
 
 /** A cluster without faults. */
 export function quietCluster(options: Partial<SimClusterOptions> = {}): SimCluster {
@@ -34,9 +34,9 @@ export function keyList(list: number, count: number = LISTED): BigUint64Array {
 }
 
 async function work(session: Session, random: Random, seed: number): Promise<{ pushed: number; bsp: Float32Array }> {
-  const shared = await session.tensor("shared", SHARED, DEADLINE);
-  const bsp = await session.tensor("bsp", BSP, DEADLINE);
-  const own = await session.embedding(`own ${session.rank}`, ROWS, DEADLINE);
+  const shared = await session.tensor("shared", { ...SHARED, ...DEADLINE });
+  const bsp = await session.tensor("bsp", { ...BSP, ...DEADLINE });
+  const own = await session.embedding(`own ${session.rank}`, { ...ROWS, ...DEADLINE });
   const counts = new Array<number>(LISTS).fill(0);
   const ones = new Float32Array(LISTED * 2).fill(1);
   let pushed = 0;
@@ -50,7 +50,7 @@ async function work(session: Session, random: Random, seed: number): Promise<{ p
       pushes.push(own.push(keyList(list), ones, { priority: random.below(3), ...DEADLINE }));
     }
     for (let list = 0; list < LISTS; list++) {
-      const rows = await own.pull(keyList(list), undefined, { priority: 2, ...DEADLINE });
+      const rows = await own.pull(keyList(list), { priority: 2, ...DEADLINE });
       assert.deepEqual(rows, new Float32Array(LISTED * 2).fill(counts[list] as number), `seed ${seed}: own rows of list ${list}`);
     }
     const gradient = Float32Array.from({ length: SIZE }, (_, i) => Math.sin(seed + i + session.rank + clock));
@@ -59,7 +59,7 @@ async function work(session: Session, random: Random, seed: number): Promise<{ p
     await Promise.all(pushes);
   }
   await shared.flushResidual(DEADLINE);
-  return { pushed, bsp: await bsp.pull(undefined, DEADLINE) };
+  return { pushed, bsp: await bsp.pull(DEADLINE) };
 }
 
 /** Returns what the BSP tensor came to. Throws when something was lost, counted twice, or read too early. */

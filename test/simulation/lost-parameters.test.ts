@@ -25,8 +25,8 @@ const SEEDS = 3;
 const ROOT = "/checkpoints";
 const VICTIM = 1;
 /** Two blocks: as "m", one on each server. */
-const TENSOR = { shape: [200_000], init: { type: "constant", value: 1 } } as const;
-const TABLE = { dim: 2, init: { type: "constant", value: 1 } } as const;
+const TENSOR = { shape: [200_000], optimizer: "sum", init: { type: "constant", value: 1 } } as const;
+const TABLE = { dim: 2, optimizer: "sum", init: { type: "constant", value: 1 } } as const;
 const KEYS = Array.from({ length: 32 }, (_, key) => key);
 const ONES = new Float32Array(2 * KEYS.length).fill(1);
 
@@ -113,19 +113,19 @@ test(`a handle never goes on with what somebody made anew on a restarted server,
     const calls: readonly (() => Promise<unknown>)[] = [
       () => one.tensor.pull(),
       () => one.tensor.push(ones),
-      () => one.tensor.pushPull(ones),
+      () => one.tensor.pushPull(ones, "all"),
       () => one.tensor.pullRows(rows),
       () => one.tensor.pushRows(rows, some),
-      () => one.tensor.pushRowsPull(rows, some),
-      () => one.tensor.pushPullRows({ rows, gradients: some }, rows),
+      () => one.tensor.pushPull({ rows, gradients: some }, "all"),
+      () => one.tensor.pushPull({ rows, gradients: some }, rows),
       () => one.tensor.start(ones),
       () => one.tensor.configure({ staleness: Infinity }),
       () => one.tensor.nonFinite(),
-      () => one.tensor.clear(),
+      () => one.tensor.drop(),
       () => one.table.pull(KEYS),
       () => one.table.push(KEYS, ONES),
       () => one.table.pushPull({ keys: KEYS, gradients: ONES }, KEYS),
-      () => one.table.clear(),
+      () => one.table.drop(),
     ];
     for (const [i, call] of calls.entries()) await stage.run(assert.rejects(call(), isLost, `call ${i}`));
     await stage.persist(() => two.session.rejoin());
@@ -161,15 +161,15 @@ async function otherHandles(session: Session): Promise<Readonly<Record<string, (
   return {
     encodedPush: () => tensor.push(values),
     encodedPull: () => tensor.pull(),
-    encodedPushPull: () => tensor.pushPull(values),
+    encodedPushPull: () => tensor.pushPull(values, "all"),
     encodedPushRows: () => tensor.pushRows(rows, some),
     encodedPullRows: () => tensor.pullRows(rows),
     topKPush: () => topK.push(new Float32Array(topK.size).fill(1)),
     topKFlush: () => topK.flushResidual(),
     encodedTablePush: () => table.push(KEYS, ONES),
     encodedTablePull: () => table.pull(KEYS),
-    cacheUpdate: () => cache.update(KEYS, ONES),
-    cacheLookup: () => cache.lookup(KEYS),
+    cacheUpdate: () => cache.push(KEYS, ONES),
+    cacheLookup: () => cache.pull(KEYS),
     cacheFlush: () => cache.flush(),
     rawClaim: () => raw.claim(),
     rawRead: () => raw.read(BigUint64Array.from(KEYS, BigInt), new Float32Array(KEYS.length * raw.rowFloats)),
@@ -215,7 +215,7 @@ test(`after a restore the handles from before go on, for ${SEEDS} seeds`, async 
   await forSeeds({ from: 1, count: SEEDS }, async (seed) => {
     const { stage, one, two } = await Stage.start(seed);
     await stage.run(one.table.push(KEYS, ONES));
-    await stage.run(one.session.checkpoint());
+    await stage.run(one.session.checkpoint().saved);
     await stage.restart({ isRestored: true });
     for (const { session, tensor, table } of [one, two]) {
       await stage.persist(() => session.rejoin());
@@ -229,7 +229,7 @@ test(`after a restore the handles from before go on, for ${SEEDS} seeds`, async 
 
 test("what a worker does without waiting keeps its order while a restored server is looked at: a read sees the push before it", async () => {
   const { stage, one } = await Stage.start(3);
-  await stage.run(one.session.checkpoint());
+  await stage.run(one.session.checkpoint().saved);
   await stage.restart({ isRestored: true });
   await stage.persist(() => one.session.rejoin());
   const pushed = one.table.push(KEYS, ONES);

@@ -34,17 +34,17 @@ async function assertMissing(cluster: SimCluster, call: () => Promise<unknown>, 
 test("calls of a parameter that somebody has cleared are logged once, with the parameter's and the function's name", async () => {
   const { cluster, warnings, sessions } = await startCluster();
   const [one, two] = sessions as [Session, Session];
-  const handle = await cluster.run(one.tensor("weights", { shape: [2] }));
-  await cluster.run((await cluster.run(two.tensor("weights", { shape: [2] }))).clear());
-  await assertMissing(cluster, () => handle.pull(), /no parameter "weights": it was cleared; make it again with tensor\(\)$/);
+  const handle = await cluster.run(one.tensor("weights", { shape: [2], optimizer: "sum" }));
+  await cluster.run((await cluster.run(two.tensor("weights", { shape: [2], optimizer: "sum" }))).drop());
+  await assertMissing(cluster, () => handle.pull(), /no parameter "weights": it was dropped; make it again with tensor\(\)$/);
   assert.equal(warnings.length, 1);
-  assert.match(warnings[0] ?? "", /"node":"worker 0","function":"wb\/tensor\/pull",.*no parameter \\"weights\\": it was cleared/);
+  assert.match(warnings[0] ?? "", /"node":"worker 0","function":"wb\/tensor\/pull",.*no parameter \\"weights\\": it was dropped/);
 });
 
 test("calls of a parameter that a restarted server never had are logged once, with the parameter's name", async () => {
   const { cluster, warnings, sessions } = await startCluster();
   const [one] = sessions as [Session, Session];
-  const table = await cluster.run(one.embedding("users", { dim: 2 }));
+  const table = await cluster.run(one.embedding("users", { dim: 2, optimizer: "sum" }));
   const server = idOf("server", 0);
   cluster.kill(server);
   await cluster.run(cluster.startNode(server));

@@ -15,7 +15,7 @@ const CLOCKS = 10;
 const SIZE = 5;
 const KEYS = Array.from({ length: 12 }, (_, i) => i * 7919);
 const MODES: readonly Consistency[] = ["bsp", "asp", { ssp: 1 }, { delay: 3 }];
-const DEADLINE = { deadlineMs: 240_000 };
+const DEADLINE = { timeoutMs: 240_000 };
 
 const anyMode = (random: Random): Consistency => MODES[random.below(MODES.length)] as Consistency;
 const ones = (length: number): Float32Array => new Float32Array(length).fill(1);
@@ -24,31 +24,30 @@ type Models = { readonly beginnings: readonly [Consistency, Consistency]; readon
 
 /** Returns how many changes there were. */
 async function work(session: Session, random: Random, { beginnings, seed }: Models): Promise<number> {
-  const dense = await session.tensor("dense", { shape: [SIZE], consistency: beginnings[0] }, DEADLINE);
-  const rows = await session.embedding("rows", { dim: 1, consistency: beginnings[1] }, DEADLINE);
+  const dense = await session.tensor("dense", { shape: [SIZE], optimizer: "sum", consistency: beginnings[0], ...DEADLINE });
+  const rows = await session.embedding("rows", { dim: 1, optimizer: "sum", consistency: beginnings[1], ...DEADLINE });
   let changes = 0;
   for (let clock = 0; clock < CLOCKS; clock++) {
     const calls: Promise<unknown>[] = [];
     for (const parameter of [dense, rows]) {
       if (!random.chance(0.2)) continue;
       changes++;
-      const change = parameter.configure({ consistency: anyMode(random), ...(random.chance(0.3) ? { fromClock: 5 } : {}) }, DEADLINE);
+      const change = parameter.configure({ consistency: anyMode(random), ...(random.chance(0.3) ? { fromClock: 5 } : {}), ...DEADLINE });
       calls.push(change.then((from) => assert.ok(Number.isSafeInteger(from), `seed ${seed}: from ${from}`)));
       if (random.chance(0.5)) await change;
     }
     calls.push(dense.push(ones(SIZE), DEADLINE), rows.push(KEYS, ones(KEYS.length), DEADLINE));
-    for (const count of await rows.pull(KEYS, undefined, DEADLINE))
-      assert.ok(count >= 0 && count <= WORKERS * CLOCKS, `seed ${seed}: read ${count}`);
+    for (const count of await rows.pull(KEYS, DEADLINE)) assert.ok(count >= 0 && count <= WORKERS * CLOCKS, `seed ${seed}: read ${count}`);
     session.clock();
-    if (random.chance(0.7)) await dense.pull(undefined, DEADLINE);
+    if (random.chance(0.7)) await dense.pull(DEADLINE);
     await Promise.all(calls);
   }
   await session.barrier(DEADLINE);
-  if (session.rank === 0) for (const parameter of [dense, rows]) await parameter.configure({ staleness: 0 }, DEADLINE);
+  if (session.rank === 0) for (const parameter of [dense, rows]) await parameter.configure({ staleness: 0, ...DEADLINE });
   await session.barrier(DEADLINE);
   const total = WORKERS * CLOCKS;
-  assert.deepEqual(await dense.pull(undefined, DEADLINE), new Float32Array(SIZE).fill(total), `seed ${seed}: pushes to the tensor`);
-  assert.deepEqual(await rows.pull(KEYS, undefined, DEADLINE), new Float32Array(KEYS.length).fill(total), `seed ${seed}: pushes of rows`);
+  assert.deepEqual(await dense.pull(DEADLINE), new Float32Array(SIZE).fill(total), `seed ${seed}: pushes to the tensor`);
+  assert.deepEqual(await rows.pull(KEYS, DEADLINE), new Float32Array(KEYS.length).fill(total), `seed ${seed}: pushes of rows`);
   return changes;
 }
 
@@ -86,25 +85,25 @@ export async function runNamedChanges(
   moves?: Changes,
 ): Promise<readonly (readonly number[])[]> {
   const job = async (session: Session): Promise<number[][]> => {
-    const rows = await session.embedding("rows", { dim: 1, consistency: "bsp", optimizer: { type: "adagrad" } }, DEADLINE);
+    const rows = await session.embedding("rows", { dim: 1, consistency: "bsp", optimizer: { type: "adagrad" }, ...DEADLINE });
     await session.barrier(DEADLINE);
     const from = [
-      await rows.configure({ consistency: "asp", fromClock: 4 }, DEADLINE),
+      await rows.configure({ consistency: "asp", fromClock: 4, ...DEADLINE }),
       await session.barrier(DEADLINE),
-      await rows.configure({ consistency: { bsp: true, reduce: "mean" }, fromClock: 7 }, DEADLINE),
+      await rows.configure({ consistency: { bsp: true, reduce: "mean" }, fromClock: 7, ...DEADLINE }),
     ];
     assert.deepEqual(from, [4, undefined, 7], `seed ${seed}`);
     await session.barrier(DEADLINE);
     const reads: number[][] = [];
     for (let clock = 0; clock < CLOCKS; clock++) {
       const isSync = clock < 4 || clock >= 7;
-      const values = await rows.pull(KEYS, undefined, DEADLINE);
+      const values = await rows.pull(KEYS, DEADLINE);
       if (isSync) reads.push([...values]);
       const gradient = KEYS.map((_, i) => Math.sin(seed + i + 3 * session.rank + clock) + (values[i] as number) / 100);
       if (isSync) await rows.push(KEYS, Float32Array.from(gradient), DEADLINE);
       session.clock();
     }
-    reads.push([...(await rows.pull(KEYS, undefined, DEADLINE))]);
+    reads.push([...(await rows.pull(KEYS, DEADLINE))]);
     return reads;
   };
   const outcomes = await runAll(networkSeed, serverCount, job, moves);

@@ -23,7 +23,7 @@ const SAVES = 5;
 const KEYS = BigUint64Array.from({ length: 60 }, (_, i) => BigInt(i) * 7919n);
 const TENSORS = ["a", "b", "c"];
 const PAUSE_MS_MAX = 20;
-const WAIT = { deadlineMs: 120_000 };
+const WAIT = { timeoutMs: 120_000 };
 
 /** Of every row of the table, then of every tensor. */
 type Model = Float64Array;
@@ -72,8 +72,8 @@ class MovingCheckpoints {
 
   async #open(session: Session): Promise<Job> {
     const optimizer = { type: "sum" } as const;
-    const table = await session.embedding("rows", { dim: 1, optimizer }, WAIT);
-    return { session, table, tensors: await Promise.all(TENSORS.map((name) => session.tensor(name, { shape: [1], optimizer }, WAIT))) };
+    const table = await session.embedding("rows", { dim: 1, optimizer, ...WAIT });
+    return { session, table, tensors: await Promise.all(TENSORS.map((name) => session.tensor(name, { shape: [1], optimizer, ...WAIT }))) };
   }
 
   async #save(): Promise<void> {
@@ -101,7 +101,7 @@ class MovingCheckpoints {
   async #checkpoint(job: Job, isLast = false): Promise<void> {
     const from = this.#model;
     const isAwaited = isLast || this.#random.chance(0.6);
-    const saving = job.session.checkpoint({}, WAIT);
+    const saving = job.session.checkpoint(WAIT).saved;
     const pushing = isAwaited ? Promise.resolve() : this.#push(job);
     try {
       const { step } = await saving;
@@ -120,11 +120,7 @@ class MovingCheckpoints {
     await this.#push(job);
     await job.session.loadParameter("rows", "apart", WAIT);
     this.#model = this.#model.map((value, i) => (i < KEYS.length ? (saved[i] as number) : value));
-    assert.deepEqual(
-      [...(await job.table.pull(KEYS, undefined, WAIT))],
-      [...this.#model.subarray(0, KEYS.length)],
-      "loaded as it was saved",
-    );
+    assert.deepEqual([...(await job.table.pull(KEYS, WAIT))], [...this.#model.subarray(0, KEYS.length)], "loaded as it was saved");
   }
 
   async #checkDisk(): Promise<void> {
@@ -145,9 +141,9 @@ class MovingCheckpoints {
   /** The newest: its worker waited for it. */
   async #restore(): Promise<void> {
     const session = await Session.open(this.#cluster.worker(0).node);
-    await session.restore({}, WAIT);
+    await session.restore(WAIT);
     const { table, tensors } = await this.#open(session);
-    const values = await Promise.all([table.pull(KEYS, undefined, WAIT), ...tensors.map((tensor) => tensor.pull(undefined, WAIT))]);
+    const values = await Promise.all([table.pull(KEYS, WAIT), ...tensors.map((tensor) => tensor.pull(WAIT))]);
     assert.deepEqual(
       values.flatMap((array) => [...array]),
       [...this.#model],

@@ -27,7 +27,7 @@ const KEYS = Array.from({ length: 40 }, (_, i) => BigInt(i) * 7919n);
 const HEARTBEATS = { heartbeatIntervalMs: 50, heartbeatTimeoutMs: 400 };
 /** The dead are started again later than that. */
 const AWAY_MS = 1000;
-const WAIT = { deadlineMs: 60_000 };
+const WAIT = { timeoutMs: 60_000 };
 
 export type MovingVictim = "target" | "first source" | "second source" | "scheduler";
 /** Servers by their ranks. */
@@ -62,7 +62,8 @@ class MovingKills {
 
   #stopsOf(rank: number): PlannedStopFiles {
     const { clock } = this.#cluster;
-    const logOf = (of: number): DurableLog => stopLog({ disk: this.#disk, random: this.#random, clock, log: SILENT_LOG, rank: of });
+    const logOf = (of: number): DurableLog =>
+      stopLog({ mount: this.#disk.mount(clock, 1), random: this.#random, clock, log: SILENT_LOG, rank: of });
     return { logOf: async (of) => logOf(of), found: rank === this.#stopped ? logOf(rank) : undefined };
   }
 
@@ -71,7 +72,7 @@ class MovingKills {
     const cluster = this.#cluster;
     await cluster.start();
     const session = await cluster.run(Session.open(cluster.worker(0).node, WAIT));
-    const rows = await cluster.run(session.embedding("rows", { dim: 1, optimizer: { type: "sum" } }, WAIT));
+    const rows = await cluster.run(session.embedding("rows", { dim: 1, optimizer: { type: "sum" }, ...WAIT }));
     const ones = new Float32Array(KEYS.length).fill(1);
     await cluster.run(rows.push(KEYS, ones, WAIT));
     let isOver = false;
@@ -102,11 +103,7 @@ class MovingKills {
     await cluster.clock.advance(AWAY_MS);
     const owners = this.#check(dead, `${victim} after ${events} events`);
     const kept = KEYS.filter((key) => owners(key) !== dead);
-    assert.deepEqual(
-      await cluster.run(rows.pull(kept, undefined, WAIT)),
-      ones.subarray(0, kept.length),
-      "whoever lives serves what it has",
-    );
+    assert.deepEqual(await cluster.run(rows.pull(kept, WAIT)), ones.subarray(0, kept.length), "whoever lives serves what it has");
     await cluster.run(Promise.all(cluster.nodes().map((node) => cluster.running(node)?.close())));
     return wasOver;
   }

@@ -21,7 +21,7 @@ const KEYS = BigUint64Array.from({ length: 30 }, (_, i) => BigInt(i) * 7919n);
 const [WIDTH, ROWS] = [2, 6];
 const ROW_NUMBERS = [1, 4];
 const LINK = { push: "fp16", pull: "fp16", keys: "delta", keyCache: true } as const;
-const WAIT = { deadlineMs: 60_000 };
+const WAIT = { timeoutMs: 60_000 };
 
 const ones = (count: number): Float32Array => new Float32Array(count).fill(1);
 
@@ -68,10 +68,10 @@ class MovingParts {
     const gradients = ones(WIDTH * KEYS.length);
     for (let round = 1; round <= ROUNDS; round++) {
       const reads = [
-        table.pushPull({ keys: KEYS, gradients }, KEYS, undefined, WAIT),
-        tensor.pushPull(ones(ROWS * WIDTH), undefined, WAIT),
-        encoded.pushPull(ones(ROWS * WIDTH), undefined, WAIT),
-        table.pull(KEYS, undefined, WAIT),
+        table.pushPull({ keys: KEYS, gradients }, KEYS, WAIT),
+        tensor.pushPull(ones(ROWS * WIDTH), "all", WAIT),
+        encoded.pushPull(ones(ROWS * WIDTH), "all", WAIT),
+        table.pull(KEYS, WAIT),
       ];
       if (this.#random.chance(0.3)) this.#cluster.network.breakLinks(`worker-${rank}`, `server-${this.#random.below(SERVERS)}`);
       for (const values of await Promise.all(reads))
@@ -83,8 +83,8 @@ class MovingParts {
     }
     await session.barrier(WAIT);
     const pushed = { rows: ROW_NUMBERS, gradients: ones(WIDTH * ROW_NUMBERS.length) };
-    await tensor.pushPullRows(pushed, ROW_NUMBERS, undefined, WAIT);
-    await tensor.pushRowsPull(ROW_NUMBERS, pushed.gradients, undefined, WAIT);
+    await tensor.pushPull(pushed, ROW_NUMBERS, WAIT);
+    await tensor.pushPull({ rows: ROW_NUMBERS, gradients: pushed.gradients }, "all", WAIT);
     session.clock();
     session.clock();
     await session.barrier(WAIT);
@@ -92,9 +92,9 @@ class MovingParts {
     const whole = Float32Array.from({ length: ROWS * WIDTH }, (_, i) =>
       ROW_NUMBERS.includes(Math.floor(i / WIDTH)) ? expected + 2 * WORKERS : expected,
     );
-    assert.deepEqual(await table.pull(KEYS, undefined, WAIT), new Float32Array(WIDTH * KEYS.length).fill(expected));
-    assert.deepEqual(await tensor.pull(undefined, WAIT), whole);
-    assert.deepEqual(await encoded.pull(undefined, WAIT), new Float32Array(ROWS * WIDTH).fill(expected));
+    assert.deepEqual(await table.pull(KEYS, WAIT), new Float32Array(WIDTH * KEYS.length).fill(expected));
+    assert.deepEqual(await tensor.pull(WAIT), whole);
+    assert.deepEqual(await encoded.pull(WAIT), new Float32Array(ROWS * WIDTH).fill(expected));
   }
 
   /** One worker writes rows with what their optimizer keeps; both read them. */
@@ -140,7 +140,7 @@ class MovingParts {
       const values = Float32Array.of(session.rank, round);
       await collective.allReduce(values, WAIT);
       assert.deepEqual(values, Float32Array.of(1, WORKERS * round));
-      const met = await session.rendezvous.meet("round", { generation: round, value: `${session.rank}` }, WAIT);
+      const met = await session.rendezvous.meet("round", { generation: round, value: `${session.rank}`, ...WAIT });
       assert.equal(met.length, WORKERS);
     }
   }

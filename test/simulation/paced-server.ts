@@ -176,7 +176,7 @@ export class PacedServer {
       clock,
       staleness: this.#phasesOf(parameter).at(clock).staleness,
       bytes: 64,
-      deadlineMs: READ_DEADLINE_MS,
+      timeoutMs: READ_DEADLINE_MS,
       read: {
         admitted,
         failed: (error) => {

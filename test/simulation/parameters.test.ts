@@ -37,7 +37,9 @@ test(`of two workers that describe a parameter differently at the same time one 
   await forSeeds({ from: 1, count: DIFFERENT_SEEDS }, async (seed) => {
     const cluster = await stormyCluster(new Random(seed), { seed, serverCount: 3, workerCount: 2 });
     const sessions = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank).node))));
-    const made = await cluster.run(Promise.allSettled(sessions.map((session, i) => session.tensor("w", { shape: [i + 1] }))));
+    const made = await cluster.run(
+      Promise.allSettled(sessions.map((session, i) => session.tensor("w", { shape: [i + 1], optimizer: "sum" }))),
+    );
     const [tensor, ...more] = made.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
     assert.ok(tensor !== undefined && more.length === 0, `${made.filter(({ status }) => status === "fulfilled").length} have it`);
     const [refusal] = made.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason as unknown] : []));

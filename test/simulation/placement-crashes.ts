@@ -27,7 +27,7 @@ const KEYS = BigUint64Array.from({ length: 40 }, (_, i) => BigInt(i) * 7919n);
 /** So many parts go from one server to another. */
 const MOVED = 600;
 /** Whatever takes longer hangs: a worker that was prepared by a scheduler which died waits 30 s. */
-const WAIT = { deadlineMs: 60_000 };
+const WAIT = { timeoutMs: 60_000 };
 
 export const PHASES = ["preparing", "prepared", "moving", "told"] as const;
 export type Phase = (typeof PHASES)[number];
@@ -249,8 +249,8 @@ export class PlacementCrashes {
   /** Makes them where they are not, as on a server that was started again. */
   async #open(rank: number): Promise<{ readonly session: Session; readonly counts: Embedding; readonly paced: Embedding }> {
     const session = await this.#session(rank);
-    const counts = await session.embedding("counts", { dim: WORKERS, optimizer: { type: "sum" } }, WAIT);
-    const paced = await session.embedding("paced", { dim: 1, optimizer: { type: "sum" }, consistency: { ssp: 1 } }, WAIT);
+    const counts = await session.embedding("counts", { dim: WORKERS, optimizer: { type: "sum" }, ...WAIT });
+    const paced = await session.embedding("paced", { dim: 1, optimizer: { type: "sum" }, consistency: { ssp: 1 }, ...WAIT });
     return { session, counts, paced };
   }
 
@@ -258,7 +258,7 @@ export class PlacementCrashes {
     const { session, counts, paced } = await this.#open(rank);
     const pushes = [this.#push(counts, rank), paced.push(KEYS, new Float32Array(KEYS.length).fill(1), WAIT)];
     session.clock();
-    const reads = [this.#read(counts), paced.pull(KEYS, undefined, WAIT)];
+    const reads = [this.#read(counts), paced.pull(KEYS, WAIT)];
     for (const outcome of await Promise.allSettled([...pushes, ...reads])) if (outcome.status === "rejected") throw outcome.reason;
   }
 
@@ -288,7 +288,7 @@ export class PlacementCrashes {
   async #read(counts: Embedding): Promise<void> {
     const before = [...this.#lossesOf];
     const sure = this.#accounts.map((accounts) => accounts.map((account) => account.sure));
-    const values = await counts.pull(KEYS, undefined, WAIT);
+    const values = await counts.pull(KEYS, WAIT);
     for (const [i, key] of KEYS.entries()) {
       if (before[i] !== this.#lossesOf[i]) continue;
       for (let rank = 0; rank < WORKERS; rank++) {

@@ -14,11 +14,11 @@ import { idOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import type { RosterEntry } from "../../src/wire/roster.ts";
 import { SETTLING } from "../support/settling.ts";
 import { SimStore } from "./replicated-job.ts";
-import { SimDisk } from "./sim-disk.ts";
+import { type Mount, SimDisk } from "./sim-disk.ts";
 
 export const HEAD: number = idOf("server", 0);
 export const STANDBY: number = idOf("standby", 0);
-const DEADLINE = { deadlineMs: 120_000 };
+const DEADLINE = { timeoutMs: 120_000 };
 
 export type StopStageOptions = {
   readonly replicas?: number;
@@ -28,17 +28,17 @@ export type StopStageOptions = {
 
 /** Where the server of this rank leaves its state, or a process after it finds that, on a disk with `/stopped`. */
 export function stopLog(options: {
-  readonly disk: SimDisk;
+  readonly mount: Mount;
   readonly random: Random;
   readonly clock: Clock;
   readonly log: Log;
   readonly rank: number;
 }): SegmentLog {
-  const { disk, random, clock, log, rank } = options;
-  const { layer } = disk.mount(clock, 1);
+  const { mount, random, clock, log, rank } = options;
+  const { layer } = mount;
   const self = { id: String(random.below(2 ** 30)), host: "sim", pid: 1, startedAt: "" };
   const directory = `/stopped/server-${rank}`;
-  return new SegmentLog({ directory, clock, log, layer, self, isGone: () => true, segmentBytes: 4096 });
+  return new SegmentLog({ directory, clock, log, layer, self, isGone: () => true, segmentBytes: 4096, mayBeUnfinished: true });
 }
 
 export class StopStage implements AsyncDisposable {
@@ -50,6 +50,8 @@ export class StopStage implements AsyncDisposable {
   hasLeft = false;
   readonly #random = new Random(5);
   readonly #disk = new SimDisk(this.#random, "/stopped");
+  /** Of the process of the head that was started last. */
+  #mount: Mount | undefined;
   #pushed = 0;
   #ended: AbortController | undefined;
 
@@ -84,10 +86,10 @@ export class StopStage implements AsyncDisposable {
 
   /** Pushes to a row, and rejects unless the server then has all pushes, each once. */
   async push(wait: WaitOptions = DEADLINE): Promise<void> {
-    const rows = await this.session.embedding("rows", { dim: 4, optimizer: { type: "sum" } }, wait);
+    const rows = await this.session.embedding("rows", { dim: 4, optimizer: { type: "sum" }, ...wait });
     const pushed = ++this.#pushed;
     await rows.push([1, pushed + 1], new Float32Array(8).fill(1), wait);
-    const [sum] = await rows.pull([1], undefined, wait);
+    const [sum] = await rows.pull([1], wait);
     if (sum !== pushed) throw new Error(`${pushed} pushes came to ${sum}`);
   }
 
@@ -113,6 +115,7 @@ export class StopStage implements AsyncDisposable {
     } catch (thrown) {
       if (!ended.signal.aborted) throw thrown;
       cluster.network.crash(cluster.hostOf(HEAD));
+      this.#mount?.die(); // it no longer holds the lock of what it has not gone on with
       this.hasLeft = true;
       return true;
     } finally {
@@ -140,7 +143,14 @@ export class StopStage implements AsyncDisposable {
   }
 
   #logOf(): SegmentLog {
-    return stopLog({ disk: this.#disk, random: this.#random, clock: this.cluster.clock, log: this.#log(), rank: 0 });
+    this.#mount = this.#disk.mount(this.cluster.clock, 1);
+    return stopLog({
+      mount: this.#mount,
+      random: this.#random,
+      clock: this.cluster.clock,
+      log: this.#log(),
+      rank: 0,
+    });
   }
 
   #log(): Log {

@@ -72,10 +72,10 @@ test("nobody waits for a worker that died, nor for its next incarnation before t
 
 test("a deadline names those who are missing; one that waits for the scheduler names that", async () => {
   const { cluster, clients } = await formedWorkers(1);
-  const late = clients[1]?.meet("end", { generation: 0 }, { deadlineMs: 3000 }) as Promise<unknown>;
+  const late = clients[1]?.meet("end", { generation: 0, timeoutMs: 3000 }) as Promise<unknown>;
   await cluster.fails(late, "DEADLINE", /waited 3000 ms at rendezvous 0 of "end" for workers 0, 2$/);
   cluster.network.crash("scheduler");
-  const alone = clients[0]?.meet("end", { generation: 1 }, { deadlineMs: 500 }) as Promise<unknown>;
+  const alone = clients[0]?.meet("end", { generation: 1, timeoutMs: 500 }) as Promise<unknown>;
   await cluster.fails(alone, "DEADLINE", /for the scheduler$/);
 });
 

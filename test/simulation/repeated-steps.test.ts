@@ -17,7 +17,7 @@ const STEPS = 11;
 const WORKERS = 2;
 const LIVES = 0;
 const DIES = 1;
-const BSP = { shape: [4], consistency: "bsp" } as const;
+const BSP = { shape: [4], optimizer: "sum", consistency: "bsp" } as const;
 const ONES = new Float32Array(4).fill(1);
 
 /** The first number of a tensor whose only block is this server's. */
@@ -48,7 +48,7 @@ async function train(session: Session, cluster: SimCluster): Promise<void> {
       if (isRepeated) await session.rejoin();
       isRepeated = false;
       model ??= await makeModel(session);
-      await model.holders.pull(undefined, { deadlineMs: 60_000 });
+      await model.holders.pull({ timeoutMs: 60_000 });
       await model.holders.push(ONES);
       await model.dies.push(ONES); // fails while the other push has been taken
       session.clock();
@@ -56,7 +56,7 @@ async function train(session: Session, cluster: SimCluster): Promise<void> {
       if (!isWeighbridgeError(error)) throw error;
       isRepeated = true;
       if (error.code === "UNKNOWN_PARAMETER") model = undefined;
-      else if (error.retryable) await new Promise<void>((wake) => cluster.clock.after(500, wake));
+      else if (error.retryable || error.outcome === "unknown") await new Promise<void>((wake) => cluster.clock.after(500, wake));
       else throw error;
     }
   }

@@ -16,7 +16,7 @@ import { SETTLING } from "../support/settling.ts";
 
 export const SERVERS = 2;
 export const WORKERS = 2;
-export const DEADLINE = { deadlineMs: 120_000 } as const;
+export const DEADLINE = { timeoutMs: 120_000 } as const;
 
 /** A disk that outlives schedulers. */
 export class SimStore implements StateStore {

@@ -51,7 +51,7 @@ test("both copies begin with a checkpoint, the standby goes on with it, and a la
   const disk = new SimDisk(new Random(1), ROOT);
   const first = await opened(disk, { isRestored: false });
   const saved = await pushedRows(first, 3);
-  await first.cluster.run(first.session.checkpoint());
+  await first.cluster.run(first.session.checkpoint().saved);
   await first.cluster.run(Promise.all(first.cluster.nodes().map((node) => first.cluster.running(node)?.close())));
 
   const second = await opened(disk, { isRestored: true });

@@ -51,7 +51,7 @@ test("what was acknowledged is on both, bit for bit, also for DC-ASGD, links tha
   const small = await cluster.run(
     session.embedding("small", { dim: 8, optimizer: { type: "adam" }, link: { push: "int8", pull: "fp16", keyCache: true } }),
   );
-  const large = await cluster.run(session.embedding("large", { dim: 1 }));
+  const large = await cluster.run(session.embedding("large", { dim: 1, optimizer: "sum" }));
   const manyKeys = Array.from({ length: 200_000 }, (_, i) => i * 7);
   for (let step = 0; step < 3; step++) {
     await cluster.run(asgd.pull());
@@ -83,7 +83,7 @@ test("what a standby could not repeat is refused with UNSUPPORTED, by name", asy
   };
   await assert.rejects(new SimCluster(nodes).start(), throwsCode("UNSUPPORTED", /the function touch changes state/));
   await assert.rejects(cluster.run(session.restore()), throwsCode("UNSUPPORTED", /a load of a checkpoint|wb\/checkpoint\/load/));
-  await cluster.run(session.tensor("loaded", { shape: [4] }));
+  await cluster.run(session.tensor("loaded", { shape: [4], optimizer: "sum" }));
   await assert.rejects(cluster.run(session.loadParameter("loaded", "saved")), throwsCode("UNSUPPORTED", /wb\/\S+ is not served/));
 });
 
@@ -91,7 +91,7 @@ test("an update that a head refused is refused by the standby that takes over, a
   const own = new SimCluster({ seed: 3, serverCount: 1, workerCount: 1, replicas: 2, settle: SETTLING });
   await own.start();
   const worker = await own.run(Session.open(own.worker(0).node));
-  const rows = await own.run(worker.embedding("rows", { dim: 1, consistency: "asp" }));
+  const rows = await own.run(worker.embedding("rows", { dim: 1, optimizer: "sum", consistency: "asp" }));
   worker.clock();
   await own.run(rows.push([7], Float32Array.of(1)));
   own.network.partition(own.hostOf(HEAD), own.hostOf(idOf("worker", 0)), { isOneWay: true });
@@ -125,7 +125,9 @@ test("a head that was replaced, and does not know it, acknowledges nothing to a 
   const own = new SimCluster({ ...options, settle: SETTLING });
   await own.start();
   const workers = await own.run(Promise.all([0, 1].map((rank) => Session.open(own.worker(rank).node))));
-  const [first, second] = await own.run(Promise.all(workers.map((worker) => worker.embedding("rows", { dim: 1, consistency: "asp" }))));
+  const [first, second] = await own.run(
+    Promise.all(workers.map((worker) => worker.embedding("rows", { dim: 1, optimizer: "sum", consistency: "asp" }))),
+  );
   assert.ok(first !== undefined && second !== undefined);
   const one = Float32Array.of(1);
   await own.run(second.push([7], one));
@@ -156,7 +158,7 @@ test("a head that stops is replaced within the heartbeat timeout and 200 ms, als
     const own = new SimCluster({ ...options, ...impatient, settle: SETTLING });
     await own.start();
     const worker = await own.run(Session.open(own.worker(0).node));
-    const rows = await own.run(worker.embedding("rows", { dim: 1, consistency: "asp" }));
+    const rows = await own.run(worker.embedding("rows", { dim: 1, optimizer: "sum", consistency: "asp" }));
     await own.run(rows.push([7], Float32Array.of(1)));
     await own.clock.advance(7 * seed);
     own.network.isolate(own.hostOf(HEAD));
@@ -174,7 +176,7 @@ test("a standby that could not repeat what it has acknowledged takes over from n
   const own = new SimCluster({ ...options, settle: SETTLING });
   await own.start();
   const worker = await own.run(Session.open(own.worker(0).node));
-  const rows = await own.run(worker.embedding("rows", { dim: 1, consistency: "asp" }));
+  const rows = await own.run(worker.embedding("rows", { dim: 1, optimizer: "sum", consistency: "asp" }));
   await own.run(rows.push([7], Float32Array.of(1)));
   const replica = (own.office(STANDBY).server as Server).replica as Replica;
   let failedAt = 0;
@@ -196,13 +198,13 @@ test("a standby that could not repeat what it has acknowledged takes over from n
   await pushed;
 });
 
-test("a head whose process is gone is replaced as soon as nothing listens at its address (HeadProbe.H1)", async () => {
+test("a head whose process is gone is replaced as soon as nothing listens at its address (ServerProbe.H1)", async () => {
   for (let seed = 20; seed < 26; seed++) {
     const options = { seed, serverCount: 1, workerCount: 1, replicas: 2, heartbeatIntervalMs: 50, heartbeatTimeoutMs: 500 } as const;
     const own = new SimCluster({ ...options, settle: SETTLING });
     await own.start();
     const worker = await own.run(Session.open(own.worker(0).node));
-    const rows = await own.run(worker.embedding("rows", { dim: 1, consistency: "asp" }));
+    const rows = await own.run(worker.embedding("rows", { dim: 1, optimizer: "sum", consistency: "asp" }));
     await own.run(rows.push([7], Float32Array.of(1)));
     const killedAtMs = own.clock.nowMs();
     own.kill(HEAD);
@@ -217,7 +219,7 @@ test("a head that is told to stop hands over: no call fails, and every update co
   const own = new SimCluster({ seed: 6, serverCount: 1, workerCount: 1, replicas: 2, settle: SETTLING });
   await own.start();
   const worker = await own.run(Session.open(own.worker(0).node));
-  const rows = await own.run(worker.embedding("rows", { dim: 1, consistency: "asp" }));
+  const rows = await own.run(worker.embedding("rows", { dim: 1, optimizer: "sum", consistency: "asp" }));
   const pushes: Promise<void>[] = [];
   for (let i = 0; i < 20; i++) pushes.push(rows.push([7], Float32Array.of(1)));
   const left = own.office(HEAD).node.leave();
@@ -239,7 +241,7 @@ test("a standby that runs out of memory leaves the chain, and pushes go on", asy
   });
   await own.start();
   const worker = await own.run(Session.open(own.worker(0).node));
-  const rows = await own.run(worker.embedding("rows", { dim: 64, consistency: "asp" }));
+  const rows = await own.run(worker.embedding("rows", { dim: 64, optimizer: "sum", consistency: "asp" }));
   const keys = Array.from({ length: 1000 }, (_, key) => key);
   for (let step = 0; step < 12; step++) {
     const shifted = keys.map((key) => key + step * 1000);
@@ -252,7 +254,7 @@ test("a standby that runs out of memory leaves the chain, and pushes go on", asy
 });
 
 test("a standby that differs from its head leaves, and training goes on without it (Replica.I2)", async () => {
-  const shared = await cluster.run(session.tensor("shared", { shape: [4], consistency: "asp" }));
+  const shared = await cluster.run(session.tensor("shared", { shape: [4], optimizer: "sum", consistency: "asp" }));
   await cluster.run(shared.push(new Float32Array(4).fill(1)));
   // Of whom its head knows nothing.
   serverOf(STANDBY).parameters.pacer.join({ worker: idOf("worker", 7), incarnation: 1 });
@@ -272,4 +274,38 @@ test("at the end of a job nobody warns that its standby, or its head, is gone, w
     await cluster.finalize();
     assert.deepEqual(warnings, [], `seed ${seed}`);
   }
+});
+
+test("a head that holds its answers back, because neither its standby nor the scheduler is there, says so once a minute, and warns of no silent worker", async () => {
+  const warnings: string[] = [];
+  const put = (message: string): void => void warnings.push(message);
+  const log: Log = { ...SILENT_LOG, info: put, warn: put, error: put };
+  const cluster = new SimCluster({
+    ...{ seed: 3, serverCount: 1, workerCount: 2, replicas: 2, settle: SETTLING },
+    ...{ heartbeatIntervalMs: 100, heartbeatTimeoutMs: 1000, startTimeoutMs: 300_000 },
+    optionsOf: (node) => (node === HEAD ? { log } : {}),
+  });
+  await cluster.start();
+  const sessions = await cluster.run(Promise.all([0, 1].map(async (rank) => await Session.open(cluster.worker(rank).node))));
+  let isOver = false;
+  for (const session of sessions) {
+    const tensor = await cluster.run(session.tensor("w", { shape: [4], optimizer: "sum", consistency: "asp" }));
+    const push = (): void => {
+      if (!isOver) tensor.push(new Float32Array(4), { timeoutMs: 5000 }).then(push, push);
+    };
+    push();
+  }
+  warnings.length = 0;
+  cluster.kill(SCHEDULER_ID);
+  cluster.kill(STANDBY);
+  await cluster.clock.advance(150_000);
+  isOver = true;
+  const counts = Map.groupBy(warnings, (message) => message.replace(/sim:\S+/, "…"));
+  const reason = "the standby does not take the log, and answers wait for it";
+  assert.equal(counts.get(reason)?.length, 3, warnings.join("\n"));
+  counts.delete(reason);
+  assert.ok(
+    [...counts.values()].every(({ length }) => length <= 2),
+    warnings.join("\n"),
+  );
 });

@@ -18,7 +18,7 @@ import { SETTLING } from "../support/settling.ts";
 import { SimStore } from "./replicated-job.ts";
 import { forSeeds } from "./seeds.ts";
 
-const DEADLINE = { deadlineMs: 120_000 };
+const DEADLINE = { timeoutMs: 120_000 };
 const STEPS = 60;
 const WORKERS = 2;
 
@@ -49,18 +49,18 @@ type Outcome = { readonly bsp: readonly number[]; readonly sums: readonly number
 
 async function train(session: Session): Promise<Outcome> {
   const spec = { optimizer: { type: "adam", learningRate: 0.01 } } as const;
-  const bsp = await session.tensor("bsp", { shape: [3000, 8], ...spec, consistency: "bsp" }, DEADLINE);
-  const rows = await session.embedding("rows", { dim: 4, optimizer: { type: "sum" }, consistency: "asp" }, DEADLINE);
+  const bsp = await session.tensor("bsp", { shape: [3000, 8], ...spec, consistency: "bsp", ...DEADLINE });
+  const rows = await session.embedding("rows", { dim: 4, optimizer: { type: "sum" }, consistency: "asp", ...DEADLINE });
   const gradient = new Float32Array(3000 * 8);
   const keys = Array.from({ length: 64 }, (_, i) => i * 7);
   for (let step = 0; step < STEPS; step++) {
     gradient.fill((session.rank + 1) * ((step % 7) + 1));
     await Promise.all([bsp.push(gradient, DEADLINE), rows.push(keys, new Float32Array(64 * 4).fill(1), DEADLINE)]);
     session.clock();
-    await bsp.pull(undefined, DEADLINE);
+    await bsp.pull(DEADLINE);
   }
   await session.barrier(DEADLINE);
-  return { bsp: [...(await bsp.pull(undefined, DEADLINE))], sums: [...(await rows.pull(keys, undefined, DEADLINE))] };
+  return { bsp: [...(await bsp.pull(DEADLINE))], sums: [...(await rows.pull(keys, DEADLINE))] };
 }
 
 function scalingOf(cluster: SimCluster): Scaling {
@@ -193,5 +193,5 @@ test("fewer servers than memory holds the job's parts are refused, from what the
   const { current, queued, ended } = scalingOf(cluster).report();
   assert.deepEqual([current, queued, ended], [undefined, [], []]);
   await cluster.run(tensor.push(ones, DEADLINE));
-  assert.ok((await cluster.run(tensor.pull(undefined, DEADLINE))).every((value) => value === 2));
+  assert.ok((await cluster.run(tensor.pull(DEADLINE))).every((value) => value === 2));
 });

@@ -250,9 +250,11 @@ export class ScalingReplicas {
 /** What each worker does. Returns what BSP has in the end, which is the same whatever happens to the servers. */
 async function train({ cluster: { clock } }: ScalingReplicas, session: Session): Promise<readonly Float32Array[]> {
   const tensors = await Promise.all(
-    OPTIMIZERS.map((optimizer) => session.tensor(`bsp ${optimizer.type}`, { shape: [ROWS, 4], optimizer, consistency: "bsp" }, DEADLINE)),
+    OPTIMIZERS.map((optimizer) =>
+      session.tensor(`bsp ${optimizer.type}`, { shape: [ROWS, 4], optimizer, consistency: "bsp", ...DEADLINE }),
+    ),
   );
-  const rows = await session.embedding("rows", { dim: 4, optimizer: { type: "sum" }, consistency: "asp" }, DEADLINE);
+  const rows = await session.embedding("rows", { dim: 4, optimizer: { type: "sum" }, consistency: "asp", ...DEADLINE });
   for (let step = 0; step < STEPS; step++) {
     const gradient = Float32Array.from({ length: ROWS * 4 }, (_, i) => Math.sin(i + 3 * session.rank + 7 * step));
     await Promise.all([
@@ -261,12 +263,12 @@ async function train({ cluster: { clock } }: ScalingReplicas, session: Session):
       new Promise<void>((resume) => clock.after(PACE_MS, resume)),
     ]);
     session.clock();
-    await Promise.all(tensors.map((tensor) => tensor.pull(undefined, DEADLINE)));
+    await Promise.all(tensors.map((tensor) => tensor.pull(DEADLINE)));
   }
   await session.barrier(DEADLINE);
-  const sums = await rows.pull(KEYS, undefined, DEADLINE);
+  const sums = await rows.pull(KEYS, DEADLINE);
   assert.deepEqual(sums, new Float32Array(sums.length).fill(WORKERS * STEPS), "pushes are lost or doubled");
-  return await Promise.all(tensors.map((tensor) => tensor.pull(undefined, DEADLINE)));
+  return await Promise.all(tensors.map((tensor) => tensor.pull(DEADLINE)));
 }
 
 /** Workers train while `change` happens to the servers. */

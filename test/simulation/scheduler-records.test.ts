@@ -4,7 +4,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../src/base/errors.ts";
+import { SILENT_LOG } from "../../src/base/log.ts";
 import { Random } from "../../src/base/random.ts";
+import { rememberCatalogue } from "../../src/cluster/catalogue-calls.ts";
 import type { Membership } from "../../src/cluster/membership.ts";
 import { catalogueClear, catalogueOpen, catalogueReserve } from "../../src/contracts/catalogue.ts";
 import type { Scheduler } from "../../src/scheduler/scheduler.ts";
@@ -45,7 +47,7 @@ class Storm {
 
   #join(host: string, membership: Membership): void {
     const known = new FixedCatalogue();
-    membership.memory.catalogue = known;
+    rememberCatalogue(membership, known, SILENT_LOG);
     this.nodes.set(host, membership);
     this.known.set(host, known);
   }

@@ -49,7 +49,7 @@ class Standbys {
     this.etcd = new SimEtcd(this.cluster.clock, this.random);
   }
 
-  candidate(host: string): Candidate {
+  candidate(host: string, { standsByAgain = false }: { readonly standsByAgain?: boolean } = {}): Candidate {
     const { clock } = this.cluster;
     const client = this.etcd.client();
     const log = { debug() {}, info() {}, warn() {}, error() {} };
@@ -63,6 +63,7 @@ class Standbys {
       leaseMs: LEASE_MS,
       findMs: 10_000,
       id,
+      standsByAgain,
     });
     const candidate: Candidate = { host, client, store, scheduler: undefined, leadsSinceMs: undefined, isLost: false };
     this.candidates.set(host, candidate);
@@ -205,6 +206,35 @@ test("a leader that etcd does not answer tells nothing once its lease is over, e
   await job.cluster.clock.advance(2000);
   assert.equal(job.numbers.get("p"), 1);
   for (const { fatal } of job.nodes) assert.equal(fatal, undefined);
+});
+
+test("a leader that etcd did not answer for longer than its lease stands by again and leads again, with the job as it was", async () => {
+  const job = new Standbys(3);
+  const { clock } = job.cluster;
+  await job.start();
+  const [first] = job.leaders;
+  assert.ok(first?.scheduler !== undefined);
+  for (const other of job.candidates.values()) if (other !== first) job.kill(other);
+  await job.open("p");
+  first.client.isCut = true;
+  await clock.advance(LEASE_MS + 1000);
+  assert.ok(first.isLost);
+  await clock.runUntil(first.scheduler.close()); // as its process does (run-scheduler.ts)
+  const again = job.candidate(first.host, { standsByAgain: true });
+  await clock.advance(2000);
+  assert.deepEqual(job.leaders, [again]);
+  await clock.advance(2000);
+  await job.open("q");
+  assert.deepEqual([...job.numbers.values()], [1, 2]);
+  job.checkTold();
+  for (const { fatal } of job.nodes) assert.equal(fatal, undefined);
+});
+
+test("a scheduler that stands by again ends when its job has ended meanwhile, though it never saw it from there (EtcdStore.E5)", async () => {
+  const job = new Standbys(8);
+  job.candidate("a", { standsByAgain: true });
+  await job.cluster.clock.advance(2000);
+  assert.deepEqual(job.refusals, ["a CLOSED"]);
 });
 
 test("a standby that cannot reach etcd when it starts says so in time; one that is closed while it stands by ends", async () => {

@@ -128,3 +128,18 @@ suite("a node that dies in the middle of a round", () => {
     }
   });
 });
+
+test("a worker that was taken for dead learns it from its next exchange, before the scheduler has told it", async () => {
+  const { cluster, models } = await stageOf({}, [3], { consistency: "bsp", workerCount: 2 }, 2000);
+  const exchange = async (model: Model, to: Float32Array): Promise<void> => {
+    model.push(to, 0, 0);
+    model.pullReq(to, 0, 0);
+    await model.pullWait(0, 0);
+  };
+  await cluster.run(Promise.all(models.map((model) => exchange(model, new Float32Array(3).fill(1)))));
+  cluster.network.partition("worker-0", "scheduler", { breakLinks: true });
+  await cluster.clock.advance(5000);
+  const [out, other] = models as [Model, Model];
+  await cluster.run(exchange(other, new Float32Array(3).fill(1))); // it goes on
+  await assert.rejects(cluster.run(exchange(out, new Float32Array(3).fill(1))), throwsCode("NODE_DEAD", /worker 0 is over/));
+});

@@ -28,6 +28,8 @@ export type Mount = {
 export class SimDisk {
   /** Bytes that can still be written. */
   roomBytes: number = Infinity;
+  /** Whether it answers nothing from now on. */
+  isMute = false;
   readonly #random: Random;
   readonly #root: DirectoryNode = { entries: new Map(), synced: new Map() };
 
@@ -43,7 +45,7 @@ export class SimDisk {
     let isAlive = true;
     const pause = async (): Promise<void> => {
       if (delayMsMax > 0) await new Promise<void>((resolve) => clock.after(this.#random.below(delayMsMax + 1), resolve));
-      if (!isAlive) await new Promise<never>(() => {}); // SimDisk.M1
+      if (!isAlive || this.isMute) await new Promise<never>(() => {}); // SimDisk.M1
     };
     const timed = async <T>(operation: () => T): Promise<T> => {
       await pause();
@@ -66,7 +68,7 @@ export class SimDisk {
         const choice = this.#random.below(3);
         if (choice === 0) node.bytes = node.synced.slice();
         const kept = sameCount(node.bytes, node.synced);
-        if (choice === 1) node.bytes = node.bytes.slice(0, kept + this.#random.below(node.bytes.length - kept + 1));
+        if (choice === 1) node.bytes = upTo(kept + this.#random.below(node.bytes.length - kept + 1), node);
         node.synced = node.bytes.slice();
         return;
       }
@@ -187,6 +189,14 @@ export class SimDisk {
     directory.synced = new Map(directory.entries);
     for (const child of directory.entries.values()) if ("entries" in child) this.#syncAll(child);
   }
+}
+
+/** The bytes that were written up to this point, and behind it those that were synced. */
+function upTo(point: number, { bytes, synced }: FileNode): Uint8Array {
+  const found = new Uint8Array(Math.max(point, synced.length));
+  found.set(synced);
+  found.set(bytes.subarray(0, point));
+  return found;
 }
 
 /** How many bytes at the beginning are the same. */

@@ -55,7 +55,7 @@ test("a call waits for the next process of its server up to its own deadline, al
   const { cluster } = stage;
   await cluster.run(stage.push());
   await cluster.run(stage.stop());
-  const patient = stage.push({ deadlineMs: 100_000 });
+  const patient = stage.push({ timeoutMs: 100_000 });
   await cluster.clock.advance(60_000);
   await cluster.run(stage.start());
   await cluster.run(patient);

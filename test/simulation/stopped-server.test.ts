@@ -26,17 +26,19 @@ for (const hears of [true, false]) {
       const cluster = quietCluster({ workerCount: 2 });
       await cluster.start();
       const sessions = await cluster.run(Promise.all([0, 1].map((rank) => Session.open(cluster.worker(rank).node))));
-      const [table, plain] = await cluster.run(Promise.all(sessions.map((session) => session.embedding("e", { dim: 1, versions: true }))));
+      const [table, plain] = await cluster.run(
+        Promise.all(sessions.map((session) => session.embedding("e", { dim: 1, optimizer: "sum", versions: true }))),
+      );
       const cache = table!.cached({ rows: 8, pullBound: 2, pushBound: 0 });
-      await cluster.run(cache.lookup([1, 2]));
-      await cluster.run(cache.update([1], Float32Array.of(1)));
+      await cluster.run(cache.pull([1, 2]));
+      await cluster.run(cache.push([1], Float32Array.of(1)));
       stop(cluster, hears);
-      await cluster.run(assert.rejects(cache.update([1, 2], Float32Array.of(10, 10)), isDead));
-      if (again) await cluster.run(assert.rejects(cache.update([1], Float32Array.of(100)), isDead));
+      await cluster.run(assert.rejects(cache.push([1, 2], Float32Array.of(10, 10)), isDead));
+      if (again) await cluster.run(assert.rejects(cache.push([1], Float32Array.of(100)), isDead));
       cluster.network.heal();
       await cluster.run(new Promise<void>((resolve) => void cluster.clock.after(5_000, resolve)));
       const last = again ? 100 : 0;
-      assert.deepEqual(await cluster.run(cache.lookup([1, 2])), Float32Array.of(11 + last, 10));
+      assert.deepEqual(await cluster.run(cache.pull([1, 2])), Float32Array.of(11 + last, 10));
       await cluster.run(cache.flush());
       assert.deepEqual(await cluster.run(plain!.pull([1, 2])), Float32Array.of(11 + last, 10));
       assert.equal(cache.statistics().rowsPending, 0);

@@ -17,7 +17,7 @@ import { stopLog } from "./planned-stops.ts";
 import { SimStore } from "./replicated-job.ts";
 import { SimDisk } from "./sim-disk.ts";
 
-const DEADLINE = { deadlineMs: 120_000 };
+const DEADLINE = { timeoutMs: 120_000 };
 const KEYS = [1, 2, 3, 4, 5, 6, 7, 8];
 /** So close to each other the two of a rank are stopped. */
 const SPREAD_MS = 30;
@@ -98,11 +98,11 @@ export class TogetherStage implements AsyncDisposable {
   }
 
   async #push(session: Session): Promise<void> {
-    const rows = await session.embedding("rows", { dim: 1, optimizer: { type: "sum" } }, DEADLINE);
+    const rows = await session.embedding("rows", { dim: 1, optimizer: { type: "sum" }, ...DEADLINE });
     while (!this.#isEnough) {
       await rows.push(KEYS, new Float32Array(KEYS.length).fill(1), DEADLINE);
       const pushed = this.#pushed + 1;
-      const sums = await rows.pull(KEYS, undefined, DEADLINE);
+      const sums = await rows.pull(KEYS, DEADLINE);
       if (sums.some((sum) => sum !== pushed)) throw new Error(`${pushed} pushes came to ${sums.join(", ")}`);
       this.#pushed = pushed;
     }
@@ -184,7 +184,13 @@ export class TogetherStage implements AsyncDisposable {
   }
 
   #logOf(rank: number): SegmentLog {
-    return stopLog({ disk: this.#disk, random: this.random, clock: this.cluster.clock, log: this.#log(), rank });
+    return stopLog({
+      mount: this.#disk.mount(this.cluster.clock, 1),
+      random: this.random,
+      clock: this.cluster.clock,
+      log: this.#log(),
+      rank,
+    });
   }
 
   #log(): Log {

@@ -92,11 +92,38 @@ test("an accessor that was released throws whenever it is used again, however ma
   await cluster.shutDown();
 });
 
+test("tryGet gives what get would give at once, and nothing where get would wait", async () => {
+  const cluster = await TableCluster.start({ processes: 2, tables: [{ staleness: 1 }] });
+  const [own, other] = [cluster.thread(0), cluster.thread(1)];
+  const table = own.getTableOrDie(0, FLOATS);
+  assert.equal(table.tryGet(7), undefined, "it was never read");
+  assert.deepEqual([table.statistics.gets, table.statistics.misses], [0, 0], "a get that follows is counted");
+  (await cluster.run(Promise.resolve(table.get(7)))).release();
+  table.inc(7, 3, 2);
+  const row = table.tryGet(7);
+  assert.deepEqual([row?.get(3), row?.rowId, row?.isReleased], [2, 7, false]);
+  row?.release();
+  assert.throws(() => row?.get(3), throwsCode("CLOSED", /row 7 was released/));
+  own.clock();
+  table.tryGet(7)?.release();
+  own.clock(); // the other one has not ended its first clock: two behind
+  assert.equal(table.tryGet(7), undefined, "it is too old");
+  other.clock();
+  const fresh = await cluster.run(Promise.resolve(table.get(7)));
+  assert.ok(fresh.clock >= 1);
+  fresh.release();
+  assert.deepEqual([table.statistics.gets, table.statistics.misses], [4, 2]);
+  assert.throws(() => table.tryGet(-1), throwsCode("BAD_ARGUMENT"));
+  own.deregisterThread();
+  assert.throws(() => table.tryGet(7), throwsCode("CLOSED"));
+  await cluster.shutDown();
+});
+
 test("a process cache reads and adds to rows of a table with a packed link, and who pulls them over the link sees the same", async () => {
   const cluster = await MemoryCluster.start({ serverCount: 2, workerCount: 1 });
   const session = await cluster.run(Session.open(cluster.worker(0).node));
   const link = { push: "packed", pull: "packed" } as const;
-  const rows = await cluster.run(session.embedding("packed", { dim: 8, rowType: "f64", consistency: { ssp: 0 }, link }));
+  const rows = await cluster.run(session.embedding("packed", { dim: 8, optimizer: "sum", dtype: "f64", consistency: { ssp: 0 }, link }));
   const sizes = { elements: 8, slotCount: 4, oplogRows: 4, staleness: 0, secret: 1 };
   const flags = { isExact: false, subscribes: false, sendsWholeRows: false, replays: true };
   const table = rows.openWith((client) => new ProcessTable({ client, updates: DOUBLES, ...sizes, ...flags }));

@@ -4,15 +4,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Session } from "../../src/api/session.ts";
+import { showValue } from "../../src/base/errors.ts";
 import { customRow } from "../../src/faces/tables/rows/custom-row.ts";
 import { denseRow } from "../../src/faces/tables/rows/dense-row.ts";
 import { DenseUpdateBatch, type Table, UpdateBatch } from "../../src/faces/tables/table.ts";
 import type { TableConfig, TableGroupConfig } from "../../src/faces/tables/table-config.ts";
 import { TableGroup } from "../../src/faces/tables/table-group.ts";
+import type { TableRowType } from "../../src/faces/tables/table-row-type.ts";
 import type { TableThread } from "../../src/faces/tables/table-thread.ts";
 import { MemoryCluster } from "../../src/testing/memory-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
-import { DOUBLES, FLOATS, INTEGERS, LONGS, SORTED, SPARSE, TableCluster } from "./tables.ts";
+import { DOUBLES, FEATURES, FLOATS, INTEGERS, LONGS, PRODUCTS, SORTED, SPARSE, TableCluster } from "./tables.ts";
 
 const TABLE = { rowType: 0, rowCapacity: 4, processCacheCapacity: 4 } as const;
 
@@ -114,6 +116,82 @@ test("bad rows, columns and updates are refused, and change nothing", async () =
   await cluster.shutDown();
 });
 
+test("text, flags, null and lists are neither columns nor updates, of any row type: they are refused, and change nothing", async () => {
+  const tables = [0, 1, 2, 3, 4, 5, 6, 7].map((rowType) => ({ rowType }));
+  const cluster = await TableCluster.start({ processes: 1, tables });
+  const thread = cluster.thread(0);
+  const wrong: readonly unknown[] = [Symbol.iterator, "1", "", true, false, null, undefined, [2], {}, new Date(1)];
+  for (const [id, type] of [FLOATS, INTEGERS, DOUBLES, LONGS, SPARSE, SORTED, FEATURES, PRODUCTS].entries()) {
+    const table = thread.getTableOrDie<TableRowType>(id);
+    const one = type.element === "i64" ? 1n : 1;
+    const before = await wordsOf(cluster, table);
+    for (const cached of [0, 7])
+      for (const value of [...wrong, type.element === "i64" ? 1 : 1n] as never[]) {
+        const told = (use: () => void): void => assert.throws(use, throwsCode("BAD_ARGUMENT"), `${type.name}: ${showValue(value)}`);
+        told(() => table.inc(cached, 1, value));
+        told(() => table.batchInc(cached, new UpdateBatch<never>().update(1, one as never).update(1, value)));
+        told(() => table.denseBatchInc(cached, new DenseUpdateBatch(0, [one, value] as never)));
+        told(() => table.threadInc(cached, 1, value));
+        told(() => table.threadBatchInc(cached, new UpdateBatch<never>().update(1, one as never).update(1, value)));
+        told(() => table.threadDenseBatchInc(cached, new DenseUpdateBatch(0, [one, value] as never)));
+        if (value === 1) continue; // a column and a row
+        const columnToo = (use: () => void): void => assert.throws(use, throwsCode("OUT_OF_RANGE", /no column/), showValue(value));
+        columnToo(() => table.inc(cached, value, one as never));
+        columnToo(() => table.batchInc(cached, new UpdateBatch<never>().update(1, one as never).update(value, one as never)));
+        columnToo(() => table.threadInc(cached, value, one as never));
+        columnToo(() => table.threadBatchInc(cached, new UpdateBatch<never>().update(1, one as never).update(value, one as never)));
+        for (const use of [
+          () => table.inc(value, 1, one as never),
+          () => table.threadInc(value, 1, one as never),
+          () => table.get(value),
+          () => table.getAsync(value),
+        ])
+          assert.throws(use, throwsCode("BAD_ARGUMENT", /the id of a row/), showValue(value));
+      }
+    thread.clock();
+    assert.deepEqual(await wordsOf(cluster, table), before, `${type.name}: here and at the server`);
+  }
+  await cluster.shutDown();
+});
+
+test("updates that their element cannot hold are refused, and change nothing", async () => {
+  const cluster = await TableCluster.start({ processes: 1, tables: [{ rowType: 0 }, { rowType: 1 }, { rowType: 2 }, { rowType: 3 }] });
+  const thread = cluster.thread(0);
+  const beyond = [[1e39, -3.5e38], [1e39, 2 ** 31, -(2 ** 31) - 1], [], [2n ** 63n, -(2n ** 63n) - 1n, 2n ** 64n]] as const;
+  const within = [[3.4e38], [2 ** 31 - 1, -(2 ** 31), -0], [1e300], [2n ** 63n - 1n, -(2n ** 63n)]] as const;
+  for (const [id, [refused, taken]] of beyond.map((list, i) => [list, within[i]] as const).entries()) {
+    const table = thread.getTableOrDie<TableRowType>(id);
+    for (const update of refused as readonly never[]) {
+      const told = throwsCode("OUT_OF_RANGE", /an update of column 1 of table \d must be .*, got/);
+      assert.throws(() => table.inc(0, 1, update), told);
+      assert.throws(() => table.threadInc(0, 1, update), told);
+      assert.throws(() => table.batchInc(0, new UpdateBatch<never>().update(1, update)), told);
+      assert.throws(() => table.denseBatchInc(0, new DenseUpdateBatch(1, [update] as never)), told);
+    }
+    const empty = await wordsOf(cluster, table);
+    assert.ok(empty.every((word) => word === 0));
+    for (const [column, update] of taken!.entries()) table.inc(0, column, update as never);
+    thread.clock();
+    using row = await cluster.run(
+      Promise.resolve(thread.getTableOrDie(id, [FLOATS, INTEGERS, DOUBLES, LONGS][id] as typeof FLOATS).get(0)),
+    );
+    for (const [column, update] of taken!.entries())
+      assert.equal(row.get(column), id === 0 ? Math.fround(update as number) : update === 0 ? 0 : update);
+  }
+  await cluster.shutDown();
+});
+
+test("a column of a row is read by a whole number alone", async () => {
+  const cluster = await TableCluster.start({ processes: 1, tables: [{ rowType: 0 }, { rowType: 4 }] });
+  const thread = cluster.thread(0);
+  for (const [id, type] of [FLOATS, SPARSE].entries()) {
+    using row = await cluster.run(Promise.resolve(thread.getTableOrDie(id, type as typeof FLOATS).get(0)));
+    for (const column of ["1", "", true, null, [1], undefined] as never[])
+      assert.throws(() => row.get(column), throwsCode("OUT_OF_RANGE", /no column/), showValue(column));
+  }
+  await cluster.shutDown();
+});
+
 test("integers wrap around, as in C++; batches of all four kinds add up, here and on the servers", async () => {
   const cluster = await TableCluster.start({ processes: 1, tables: [{ rowType: 1 }, { rowType: 3 }, { rowType: 2 }] });
   const thread = cluster.thread(0);
@@ -162,6 +240,17 @@ test("rows that are prefetched hold no row of the process cache: a get finds roo
   await cluster.shutDown();
 });
 
+/** Rows 0 and 7 as they lie in memory, after a read of the first. */
+async function wordsOf(cluster: TableCluster, table: Table<TableRowType>): Promise<readonly number[]> {
+  (await cluster.run(Promise.resolve(table.get(0)))).release();
+  (await cluster.run(Promise.resolve(table.get(7)))).release();
+  return [0, 7].flatMap((rowId) => {
+    const { cells, start, length } = table.rows.held.placeOf(table.rows.pin(rowId));
+    const bytes = cells.BYTES_PER_ELEMENT;
+    return [...new Uint8Array(cells.buffer, cells.byteOffset + start * bytes, length * bytes)];
+  });
+}
+
 /** Two processes create a table each after the other; what the second one is told. */
 async function createDifferently(configs: readonly [TableGroupConfig, TableGroupConfig], cases: readonly Different[]): Promise<void> {
   const cluster = await MemoryCluster.start({ workerCount: 2 });
@@ -208,7 +297,7 @@ test("a process with snapshots and one without are told, and the bound apart fro
 
 test("a row type that throws at the server fails the next call of the table, which names it, its module and the server; the others go on", async () => {
   const fussy = customRow({
-    ...{ name: "fussy", version: 1, deterministic: true, element: "f64" },
+    ...{ name: "fussy", version: 1, deterministic: true, dtype: "f64" },
     apply: ({ cells, start }, column, update) => {
       if (update === 13) throw new Error("thirteen");
       cells[start + column]! += update;
@@ -251,7 +340,7 @@ test("a row type that throws at the server fails the next call of the table, whi
 
 test("an importance that throws is told by the next call of the table, and the updates leave with their clock", async () => {
   const fussy = customRow({
-    ...{ name: "fussy", version: 1, deterministic: true, element: "f64" },
+    ...{ name: "fussy", version: 1, deterministic: true, dtype: "f64" },
     apply: ({ cells, start }, column, update) => {
       cells[start + column]! += update;
     },

@@ -7,6 +7,7 @@ import { Random } from "../../src/base/random.ts";
 import type { TableGroupConfig } from "../../src/faces/tables/table-config.ts";
 import { openCheckpoint } from "../../src/node/checkpoint/find-checkpoint.ts";
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
+import { lineLog } from "../../src/testing/memory-cluster.ts";
 import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { throwsCode } from "../../src/testing/throws-code.ts";
 import { idOf } from "../../src/wire/node-id.ts";
@@ -14,7 +15,18 @@ import { SETTLING } from "../support/settling.ts";
 import { forSeeds } from "./seeds.ts";
 import { SimDisk } from "./sim-disk.ts";
 import { FLOATS, TableCluster } from "./tables.ts";
-import { checkResumed, EVERY, finish, ROOT, runMovingSnapshots, type SnapshotTally, startOn, train } from "./tables-snapshots.ts";
+import {
+  checkResumed,
+  EVERY,
+  finish,
+  ROOT,
+  ROWS,
+  runMovingSnapshots,
+  type SnapshotTally,
+  startOn,
+  stepsOn,
+  train,
+} from "./tables-snapshots.ts";
 
 for (const consistencyModel of ["SSP", "SSPPush"] as const)
   test(`snapshots every 3 clocks are exact while processes run ahead, and are resumed on other numbers of servers (${consistencyModel}), for 6 seeds`, async () => {
@@ -49,6 +61,59 @@ for (const config of [{}, { consistencyModel: "SSPPush" }, { aggressiveClock: tr
     assert.equal(taken, asked, "snapshots that were taken");
     assert.ok(changes.count >= asked, `${asked} snapshots were taken, parts moved ${changes.count} times`);
   });
+
+test("snapshots that come due while one is written are all taken, each an exact cut: quick clocks wait for the disk", async () => {
+  const random = new Random(1);
+  const disk = new SimDisk(random, ROOT);
+  const tables = [{ staleness: 2, processCacheCapacity: 3 }];
+  const first = await startOn(disk, 1, { processes: 2, servers: 2, tables, config: { snapshotClock: 10 } }, { diskDelayMsMax: 40 });
+  const threads = first.threads.flat();
+  for (const [process, thread] of threads.entries())
+    while (thread.clocks < 37) {
+      for (let row = 0; row < ROWS; row++) thread.getTableOrDie(0, FLOATS).inc(row, process, thread.clocks + 1);
+      thread.clock(); // never waits
+    }
+  await first.shutDown();
+  assert.deepEqual(await stepsOn(disk), [10, 20, 30]);
+  for (const resumeClock of [10, 20, 30]) {
+    const again = await startOn(disk, 100 + resumeClock, {
+      processes: 2,
+      servers: 1,
+      tables,
+      config: { resumeClock, snapshotClock: 1000 },
+    });
+    await checkResumed(again, resumeClock, { clocks: resumeClock + 2, random });
+    await again.shutDown();
+  }
+});
+
+test("a snapshot that is due when the last clock of a job has ended is taken before its process leaves", async () => {
+  const disk = new SimDisk(new Random(1), ROOT);
+  const tables = await startOn(disk, 1, { processes: 1, config: { snapshotClock: 2 } }, { diskDelayMsMax: 40 });
+  for (let clock = 0; clock < 4; clock++) tables.thread(0).clock();
+  tables.thread(0).deregisterThread();
+  await tables.shutDown();
+  assert.deepEqual(await stepsOn(disk), [2, 4]);
+});
+
+test("a snapshot that takes longer than clocks wait for it leaves the next ones out, with a warning that names each clock", async () => {
+  const disk = new SimDisk(new Random(1), ROOT);
+  const lines: string[] = [];
+  const log = lineLog((_, message, { clock, reason } = {}) => lines.push(`${message} clock=${String(clock)} ${String(reason)}`));
+  const tables = await startOn(disk, 1, { processes: 2, tables: [{ staleness: 8 }], config: { snapshotClock: 2 } }, { log });
+  const [quick, slow] = [tables.thread(0), tables.thread(1)]; // the cut at clock 2 waits for the slow process
+  for (let clock = 0; clock < 7; clock++) quick.clock();
+  const left = (): string[] => lines.filter((line) => line.includes("a snapshot was left out"));
+  await tables.cluster.clock.advance(59_000);
+  assert.deepEqual([tables.sessions[0]!.clocks, left()], [4, []], "clock 4 ends when its cut was asked for");
+  await tables.cluster.clock.advance(2000);
+  assert.equal(tables.sessions[0]!.clocks, 7);
+  assert.match(left().join("\n"), /^[^\n]*clock=4[^\n]*clock 2[^\n]*\n[^\n]*clock=6[^\n]*$/);
+  for (let clock = 0; clock < 7; clock++) slow.clock();
+  await tables.cluster.clock.advance(1000);
+  await tables.shutDown();
+  assert.deepEqual((await stepsOn(disk)).slice(0, 2), [2, 8], "the next one is at the last clock of all");
+});
 
 test("with snapshots and pushes a row that was read before an update of its clock was applied is pushed when it is", async () => {
   const disk = new SimDisk(new Random(1), ROOT);
@@ -111,7 +176,7 @@ test("rows of a server that was restarted from a checkpoint are read at once, th
   };
   const tables = await restarted(1, {}, async (started) => {
     assert.equal(await next(started, 1), 1);
-    await started.run(started.sessions[0]!.checkpoint({ step: 1 }));
+    await started.run(started.sessions[0]!.checkpoint({ step: 1 }).saved);
     assert.equal(await next(started, 1), 2);
   });
   assert.equal(await next(tables, 0), 1, "what came after the checkpoint is lost");
@@ -130,7 +195,7 @@ test("a row that a server pushed before it was restarted is not taken for unchan
   const tables = await restarted(2, { consistencyModel: "SSPPush" }, async (started) => {
     assert.deepEqual([await cellOf(started, 0), await cellOf(started, 1)], [0, 0]);
     clockAll(started);
-    await started.run(started.sessions[0]!.checkpoint({ step: 1 }));
+    await started.run(started.sessions[0]!.checkpoint({ step: 1 }).saved);
   });
   const addAll = (): void => {
     for (const row of [0, 1]) tables.thread(1).getTableOrDie(0, FLOATS).inc(row, 0, 1);

@@ -9,7 +9,7 @@ import { CheckpointDirectory } from "../../src/node/checkpoint/checkpoint-direct
 import { ServerFiles } from "../../src/node/checkpoint/server-files.ts";
 import { type Changes, keepChanging } from "../../src/testing/change-placement.ts";
 import { SimClock } from "../../src/testing/sim-clock.ts";
-import type { SimCluster } from "../../src/testing/sim-cluster.ts";
+import { SimCluster } from "../../src/testing/sim-cluster.ts";
 import { SETTLING } from "../support/settling.ts";
 import { SimDisk } from "./sim-disk.ts";
 import { FLOATS, TableCluster, type TableClusterOptions } from "./tables.ts";
@@ -21,17 +21,26 @@ const CLOCKS = 10;
 /** Between two changes of the placement, which take about as long: servers exchange parts. */
 const PAUSE_MS_MAX = 12;
 
-/** A cluster whose servers keep checkpoints on this disk. */
+/** A cluster whose servers keep checkpoints on this disk, which takes up to `diskDelayMsMax` for an operation. */
 export async function startOn(
   disk: SimDisk,
   seed: number,
   options: TableClusterOptions,
-  sim: Parameters<typeof TableCluster.simulate>[2] = {},
+  { diskDelayMsMax = 0, ...sim }: Parameters<typeof TableCluster.simulate>[2] & { readonly diskDelayMsMax?: number } = {},
 ): Promise<TableCluster<SimCluster>> {
-  return await TableCluster.simulate(seed, options, {
+  const cluster: SimCluster = new SimCluster({
+    ...{ seed, serverCount: options.servers ?? 1, workerCount: options.processes, settle: SETTLING },
     ...sim,
-    optionsOf: () => ({ checkpointFiles: new ServerFiles(ROOT, disk.mount(new SimClock(), 0).layer) }),
+    optionsOf: () => ({ checkpointFiles: new ServerFiles(ROOT, disk.mount(cluster.clock, diskDelayMsMax).layer) }),
   });
+  await cluster.start();
+  return await TableCluster.over(cluster, options);
+}
+
+/** The clocks of the snapshots on a disk. */
+export async function stepsOn(disk: SimDisk): Promise<readonly number[]> {
+  const stored = await new CheckpointDirectory({ root: ROOT, layer: disk.mount(new SimClock(), 0).layer }).list();
+  return stored.map(({ step }) => step).sort((a, b) => a - b);
 }
 
 /**

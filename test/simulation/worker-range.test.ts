@@ -12,7 +12,7 @@ import { idOf, rankOf, roleOf, SCHEDULER_ID } from "../../src/wire/node-id.ts";
 import { SETTLING } from "../support/settling.ts";
 import { forSeeds } from "./seeds.ts";
 
-const DEADLINE = { deadlineMs: 60_000 };
+const DEADLINE = { timeoutMs: 60_000 };
 const SIZE = 4;
 const MAX = 5;
 
@@ -36,28 +36,23 @@ const SPEC = { shape: [SIZE], optimizer: { type: "sum" } } as const;
 
 /** Trains until it is told to stop, or its units are done; returns how often it pushed and which units it did. */
 async function train(cluster: SimCluster, session: Session, stop: { isOver: boolean }): Promise<{ pushes: number; units: number[] }> {
-  const bsp = await session.tensor("bsp", { ...SPEC, consistency: "bsp" }, DEADLINE);
-  const ssp = await session.tensor("ssp", { ...SPEC, consistency: { ssp: 2 } }, DEADLINE);
-  const asp = await session.tensor("asp", { ...SPEC, consistency: "asp" }, DEADLINE);
-  const feed = await session.units("epoch", { epoch: 0, batchCount: 120, partCount: 1, assignment: "free" }, DEADLINE);
+  const bsp = await session.tensor("bsp", { ...SPEC, consistency: "bsp", ...DEADLINE });
+  const ssp = await session.tensor("ssp", { ...SPEC, consistency: { ssp: 2 }, ...DEADLINE });
+  const asp = await session.tensor("asp", { ...SPEC, consistency: "asp", ...DEADLINE });
   const units: number[] = [];
   let pushes = 0;
   const ones = new Float32Array(SIZE).fill(1);
-  for (let unit = await feed.next(DEADLINE); unit !== "over" && !stop.isOver; unit = await feed.next(DEADLINE)) {
-    if (unit !== "idle") {
-      await Promise.all([bsp.push(ones, DEADLINE), ssp.push(ones, DEADLINE), asp.push(ones, DEADLINE)]);
-      pushes++;
-    }
+  for await (const unit of session.units("epoch", { epoch: 0, batchCount: 120, partCount: 1, assignment: "free", ...DEADLINE })) {
+    if (stop.isOver) break;
+    await Promise.all([bsp.push(ones, DEADLINE), ssp.push(ones, DEADLINE), asp.push(ones, DEADLINE)]);
+    pushes++;
     session.clock();
-    if (unit !== "idle") {
-      units.push(unit.batch);
-      feed.done(unit);
-    }
-    await bsp.pull(undefined, DEADLINE);
-    await ssp.pull(undefined, DEADLINE);
+    units.push(unit.batch);
+    unit.done();
+    await bsp.pull(DEADLINE);
+    await ssp.pull(DEADLINE);
     await new Promise<void>((go) => cluster.clock.after(5, go));
   }
-  await feed.close(DEADLINE);
   await session.leaveClocks(DEADLINE); // nobody waits for it
   return { pushes, units };
 }
@@ -97,9 +92,9 @@ async function grow(seed: number): Promise<void> {
   );
   const reader = first[0] as Session;
   const total = outcomes.reduce((sum, { pushes }) => sum + pushes, 0);
-  const asp = await cluster.run(reader.tensor("asp", { ...SPEC, consistency: "asp" }, DEADLINE));
-  const bsp = await cluster.run(reader.tensor("bsp", { ...SPEC, consistency: "bsp" }, DEADLINE));
-  for (const tensor of [asp, bsp]) assert.equal((await cluster.run(tensor.pull(undefined, DEADLINE)))[0], total, tensor.name);
+  const asp = await cluster.run(reader.tensor("asp", { ...SPEC, consistency: "asp", ...DEADLINE }));
+  const bsp = await cluster.run(reader.tensor("bsp", { ...SPEC, consistency: "bsp", ...DEADLINE }));
+  for (const tensor of [asp, bsp]) assert.equal((await cluster.run(tensor.pull(DEADLINE)))[0], total, tensor.name);
   const states = cluster.scheduler.roster.nodes.filter(({ role }) => role === "worker").map(({ rank, state }) => `${rank} ${state}`);
   assert.equal(states.filter((text) => text.endsWith("alive")).length, 3, states.join(", "));
 }

@@ -9,6 +9,7 @@ import { Checkpoints, undisturbed } from "../simulation/checkpoints.ts";
 import { runChurn, runReduces } from "../simulation/collectives.ts";
 import { runCrashes } from "../simulation/crashes.ts";
 import { runCutLinks } from "../simulation/cut-links.ts";
+import { CUT_FAULTS, runCutScheduler } from "../simulation/cut-scheduler.ts";
 import { runBlackouts, runComebacks } from "../simulation/durable.ts";
 import { runEmbeddingCache } from "../simulation/embedding-cache.ts";
 import { runExactlyOnce } from "../simulation/exactly-once.ts";
@@ -27,6 +28,7 @@ import { runAhead } from "../simulation/run-ahead.ts";
 import { runScalingReplicas, trainWhile } from "../simulation/scaling-replicas.ts";
 import { forSeeds } from "../simulation/seeds.ts";
 import { stopAtBoundary, stopCopiesWhileMoving, stopTogether, stopWhileReplaced } from "../simulation/stopped-together.ts";
+import { runUpdateOutcomes, type Weather } from "../simulation/update-outcomes.ts";
 import { runCalledWorkers, runCrashedCalls } from "../simulation/worker-functions.ts";
 
 const COUNT = Number(process.env.SOAK_SEEDS ?? 10_000);
@@ -38,6 +40,26 @@ test(`every push counts once, for ${COUNT} more seeds`, async () => {
 test(`updates over links that are cut count once or not at all, for ${COUNT} more seeds`, async () => {
   await forSeeds({ from: 3_000_000, count: COUNT }, async (seed) => {
     await runCutLinks(seed);
+  });
+});
+
+test(`the outcome of a failed update is what the servers have, for ${Math.ceil(COUNT / 20)} more seeds of each kind`, async () => {
+  for (const weather of ["links", "moving", "failover"] as const satisfies readonly Weather[])
+    for (const repeats of [false, true])
+      await forSeeds({ from: 33_000_000, count: Math.ceil(COUNT / 20) }, async (seed) => {
+        await runUpdateOutcomes(seed, { weather, tally: new Map(), repeats });
+      });
+});
+
+test(`a scheduler that was cut off or stopped, and comes back, hurts nobody, for ${Math.ceil(COUNT / 100)} more seeds`, async () => {
+  await forSeeds({ from: 31_000_000, count: Math.ceil(COUNT / 100) }, async (seed) => {
+    const replicas = seed % 2 === 0 ? 1 : 2;
+    const fault = CUT_FAULTS[seed % CUT_FAULTS.length];
+    assert.ok(fault !== undefined);
+    const calm = await runCutScheduler(seed, { replicas, work: "train" });
+    const cut = await runCutScheduler(seed, { replicas, work: "train", fault });
+    assert.deepEqual(cut.bits, calm.bits, `seed ${seed}`);
+    await runCutScheduler(seed, { replicas, work: "rest", fault });
   });
 });
 

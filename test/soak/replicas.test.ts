@@ -100,9 +100,7 @@ async function train(task: readonly (string | number)[], seed: number, signal: S
   const random = new Random(seed);
   await job.says(/step: \d+, loss is/, 1, 120_000);
   for (let rank = 0; signal !== undefined && rank < SERVERS; rank++) {
-    const pattern = random.chance(0.6)
-      ? `^ *The server node id:(\\d+),.* rank id:${rank}$`
-      : `^ *The standby node id:(\\d+),.* rank id:${rank}$`;
+    const pattern = random.chance(0.6) ? `^ *server/${rank} ready {2}\\S+ {2}pid (\\d+)` : `^ *standby/${rank} ready {2}\\S+ {2}pid (\\d+)`;
     const [, pid] = await job.says(new RegExp(pattern));
     await sleep(random.below(400));
     process.kill(Number(pid), signal);

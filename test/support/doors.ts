@@ -3,5 +3,7 @@
 import packageJson from "weighbridge/package.json" with { type: "json" };
 
 export const DOORS: Readonly<Record<string, string>> = Object.fromEntries(
-  Object.entries(packageJson.exports).flatMap(([door, target]) => (typeof target === "string" ? [] : [[door, target.default]])),
+  Object.entries(packageJson.exports).flatMap(([door, target]) =>
+    typeof target === "string" ? [] : [[door, target["@weighbridge/source"]]],
+  ),
 );

@@ -27,7 +27,7 @@ async function train(options: Partial<TrainOptions>, isHybrid: boolean): Promise
   const results = await Promise.all(
     cluster.sessions.map(async (session) => {
       const workspace = new Workspace();
-      const lookup = { name: "table", vocabSize: VOCAB, width: 8, idsPerSample: IDS, sampleCountMax: BATCH };
+      const lookup = { name: "table", vocabSize: VOCAB, dim: 8, idsPerSample: IDS, sampleCountMax: BATCH };
       const network = new EmbeddingNetwork(workspace, { lookup, layers: [dense({ outputs: CLASSES })] });
       setParamPs(isHybrid ? network.lookup : network);
       const loss = new SoftmaxCrossEntropy(workspace, { classCount: CLASSES, sampleCountMax: BATCH });
@@ -48,7 +48,7 @@ async function train(options: Partial<TrainOptions>, isHybrid: boolean): Promise
         session,
         overlap: true,
         callbacks: [{ begin }],
-        deadlineMs: 20_000,
+        timeoutMs: 20_000,
         ...options,
       });
       return { ...result, model };

@@ -36,7 +36,7 @@ async function train(
       const warnings: string[] = [];
       Object.defineProperty(session, "log", { value: { ...SILENT_LOG, warn: (text: string) => void warnings.push(text) } });
       const workspace = new Workspace();
-      const shape = { vocabSize: VOCAB, idsPerSample: IDS, sampleCountMax: BATCH, width: 4, hidden: [8] };
+      const shape = { vocabSize: VOCAB, idsPerSample: IDS, sampleCountMax: BATCH, dim: 4, hidden: [8] };
       const network = new WideDeepNetwork(workspace, { ...shape, target: "DEVICE", vocabCacheSize });
       setParamPs(network.deep);
       setParamPs(network.wide);
@@ -102,13 +102,13 @@ async function trainLinear(names: readonly string[]): Promise<readonly Float32Ar
       const found: Float32Array[] = [];
       for (const name of names) {
         const workspace = new Workspace();
-        const shape = { vocabSize: VOCAB, width: 1, idsPerSample: IDS, sampleCountMax: BATCH } as const;
+        const shape = { vocabSize: VOCAB, dim: 1, idsPerSample: IDS, sampleCountMax: BATCH } as const;
         const lookup = { ...shape, name, combine: "sum", target: "DEVICE", vocabCacheSize: 20 } as const;
         const network = new EmbeddingNetwork(workspace, { lookup });
         setParamPs(network);
         const loss = new BinaryCrossEntropy(workspace, { sampleCountMax: BATCH });
         await using model = new Model(network, { loss, optimizer: { type: "adagrad", learningRate: 0.1 } });
-        await model.train(1, dataset, { batchSize: BATCH, session, name, deadlineMs: 10_000, patienceMs: 2000 });
+        await model.train(1, dataset, { batchSize: BATCH, session, name, timeoutMs: 10_000, patienceMs: 2000 });
         found.push(await model.predict(dataset));
       }
       return found;

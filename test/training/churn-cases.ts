@@ -33,7 +33,7 @@ function built({ isHybrid, vocabCacheSize = 0 }: Setup): { readonly network: Net
     lookup: {
       name: "table",
       vocabSize: VOCAB,
-      width: 8,
+      dim: 8,
       idsPerSample: IDS,
       sampleCountMax: BATCH,
       initializer: { type: "normal", std: 0.3 },
@@ -73,7 +73,7 @@ export async function train(session: Session, setup: Setup, options: Partial<Tra
     for (const index of last) visits[epoch - 1]![index]!++;
   };
   const { callbacks = [], ...rest } = options;
-  const all = { batchSize: BATCH, session, overlap: true, deadlineMs: 20_000, ...rest, callbacks: [{ stepEnd }, ...callbacks] };
+  const all = { batchSize: BATCH, session, overlap: true, timeoutMs: 20_000, ...rest, callbacks: [{ stepEnd }, ...callbacks] };
   const result = await model.train(EPOCHS, { sampleCount, idsPerSample, readIds, readLabels }, all);
   return { network, model, visits, ...result };
 }
@@ -154,7 +154,7 @@ export async function workerDiesAtTheEnd(setup: Setup, epoch: number): Promise<v
   const [one, victim, three] = cluster.sessions as [Session, Session, Session];
   const dying = assert.rejects(train(victim, setup));
   const deaf = deafAtEnd(three, epoch, async () => await cluster.kill("worker", 1));
-  const [first, third] = await Promise.all([train(one, setup, { deadlineMs: 10_000 }), train(deaf, setup, { deadlineMs: 10_000 })]);
+  const [first, third] = await Promise.all([train(one, setup, { timeoutMs: 10_000 }), train(deaf, setup, { timeoutMs: 10_000 })]);
   await dying;
   for (let later = epoch; later < EPOCHS; later++) assert.deepEqual(countVisits([first, third], later), { missed: 0, again: 0 });
   assert.deepEqual(weightsOf(first), weightsOf(third), "those who are left have the same values");
@@ -171,14 +171,14 @@ function deafAtEnd(session: Session, epoch: number, kill: () => Promise<void>): 
       exchange: async (votes: readonly Uint8Array[], wait?: WaitOptions) => {
         const parts = await collective.exchange(votes, wait);
         // TrainingGroup.agree.
-        const isEnd = parts.every((part) => part.length === 32 && new Float64Array(part.slice().buffer)[1] === 1);
+        const isEnd = parts.every((part) => part.length === 40 && new Float64Array(part.slice().buffer)[1] === 1);
         if (!isEnd || ++overs !== epoch) return parts;
         await kill();
         while (collective.failure === undefined) await setTimeout(5);
         throw collective.failure;
       },
     });
-  return over(session, { collective: async (wait?: WaitOptions) => deaf(await session.collective(wait)) });
+  return over(session, { stepCollective: async (wait?: WaitOptions) => deaf(await session.stepCollective(wait)) });
 }
 
 /** The same object, but for some of its methods. */

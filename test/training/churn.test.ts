@@ -37,7 +37,7 @@ test("a server that is restarted from its checkpoint lets training go on", async
   const [one, two] = cluster.sessions as [Session, Session];
   let restarting: Promise<void> | undefined;
   const stepEnd = async ({ epoch, step }: { epoch: number; step: number }): Promise<void> => {
-    if (epoch === 1 && step === 15) await one.checkpoint();
+    if (epoch === 1 && step === 15) await one.checkpoint().saved;
     if (epoch === 2 && step === 3) {
       restarting = cluster.kill("server", 1).then(async () => await cluster.startServer(1, checkpointDir));
     }

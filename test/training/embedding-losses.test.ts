@@ -29,7 +29,7 @@ function built(): { readonly network: EmbeddingNetwork; readonly model: Model } 
     lookup: {
       name: "embedding",
       vocabSize: VOCAB,
-      width: WIDTH,
+      dim: WIDTH,
       idsPerSample: IDS,
       sampleCountMax: BATCH,
       initializer: { type: "normal", std: 0.5 },

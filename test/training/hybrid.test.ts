@@ -33,7 +33,7 @@ function built(): { readonly network: EmbeddingNetwork; readonly model: Model } 
     lookup: {
       name: "table",
       vocabSize: VOCAB,
-      width: WIDTH,
+      dim: WIDTH,
       idsPerSample: IDS,
       sampleCountMax: BATCH,
       initializer: { type: "normal", std: 0.3 },
@@ -113,7 +113,7 @@ test("a worker that leaves in the middle leaves the others training to the end",
         overlap: true,
         callbacks: [{ stepEnd }],
         signal: stop.signal,
-        deadlineMs: 20_000,
+        timeoutMs: 20_000,
       });
       if (!leaves) {
         const { stepCount } = await training;
@@ -143,7 +143,7 @@ test("what workers wait for each other with is in no checkpoint: a training, in 
       assert.deepEqual([...new Set(during), ...(await namesOf(cluster.session))], ["table.weight", "table.weight"]);
       const [first, second] = cluster.sessions as [Session, Session];
       await second.leaveClocks(); // so that the cut waits for one worker alone
-      const { path } = await first.checkpoint();
+      const { path } = await first.checkpoint().saved;
       const { parameters, state } = await readManifest(path);
       assert.deepEqual(
         parameters.map(({ name }) => name),

@@ -108,17 +108,9 @@ export async function stateOf(session: Session): Promise<{ readonly rows: Uint32
 
 export async function openTable(session: Session): Promise<Embedding> {
   const [spec] = await session.parameters();
-  assert.ok(spec?.kind === "table");
-  const { name, width, rows, versions, initializer, optimizer, updates, reduce } = spec;
-  const consistency = updates === "sync" ? ({ bsp: true, reduce } as const) : "asp";
-  return await session.embedding(name, {
-    dim: width,
-    rows: rows as number,
-    versions,
-    init: initializer,
-    optimizer: optimizer as OptimizerSpec,
-    consistency,
-  });
+  assert.ok(spec?.kind === "embedding");
+  const { name, dim, rows, versions, init, optimizer, consistency } = spec;
+  return await session.embedding(name, { dim, rows: rows as number, versions, init, optimizer, consistency });
 }
 
 export async function plainRun(work: Work): Promise<Awaited<ReturnType<typeof stateOf>>> {
@@ -154,7 +146,7 @@ export async function cachedRun(
   const { prefetched = (_rank, number, batches) => batches[number + 1] } = work;
   const sources = await Promise.all(
     cluster.sessions.map(async (session) => {
-      const { source, arena } = await openSource(session, work, shared);
+      const { source, arena } = await openSource(session, work, { shared });
       const batches = batchesFor(work, session.rank);
       for (const [number, ids] of batches.entries()) {
         await step(source, arena, ids, number, prefetched(session.rank, number, batches));
@@ -172,8 +164,7 @@ export async function cachedRun(
 export async function openSource(
   session: Session,
   work: CachedWork,
-  shared?: MemoryCollectives,
-  rest: Partial<TieredRowsOptions> = {},
+  { shared, ...rest }: Partial<TieredRowsOptions> & { readonly shared?: MemoryCollectives } = {},
 ): Promise<{ readonly source: TieredRows; readonly arena: Arena }> {
   const arena = new Arena({ bytesMax: 64 * MIB });
   const embedding = await session.embedding("e", tableOptions(work));

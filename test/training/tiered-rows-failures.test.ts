@@ -15,7 +15,7 @@ test("what its optimizer refuses is told to who gave it; the others' gradients c
   const work = { workers: 2, steps: 1, optimizer: { type: "sgd", learningRate: 1 }, vocabCacheSize: 10 } as const;
   await using cluster = await EmbeddedCluster.start({ workers: 2 });
   const shared = new MemoryCollectives([0, 1]);
-  const sources = await Promise.all(cluster.sessions.map((session) => openSource(session, work, shared)));
+  const sources = await Promise.all(cluster.sessions.map((session) => openSource(session, work, { shared })));
   const slots = await Promise.all(sources.map(({ source }) => source.acquire([7])));
   const gradients = [new Float32Array(WIDTH).fill(Number.NaN), new Float32Array(WIDTH).fill(1)];
   const before = await (await cluster.session.embedding("e", tableOptions(work))).pull([7]);
@@ -37,7 +37,7 @@ test("arguments that make no sense are refused before anything is sent", async (
   const work = { workers: 1, steps: 0, optimizer: { type: "sgd" }, vocabCacheSize: 4 } as const;
   const rejects = (promise: Promise<unknown>, code: ErrorCode): Promise<void> => assert.rejects(promise, throwsCode(code));
   for (const bad of [{ vocabCacheSize: 0 }, { hostRows: -1 }, { idCountMax: 0.5 }, { flushEverySteps: 0 }])
-    await rejects(openSource(cluster.session, work, undefined, bad), "BAD_ARGUMENT");
+    await rejects(openSource(cluster.session, work, bad), "BAD_ARGUMENT");
   const asp = await cluster.session.embedding("asp", { ...tableOptions(work), consistency: "asp" });
   await rejects(TieredRows.open({ embedding: asp, arena: new Arena({ bytesMax: MIB }), vocabCacheSize: 1, idCountMax: 1 }), "UNSUPPORTED");
   const { source } = await openSource(cluster.session, work);
@@ -57,8 +57,8 @@ test("a cache that the arena has no room for is refused, and takes none", async 
   await using cluster = await EmbeddedCluster.start();
   const arena = new Arena({ bytesMax: 4 * MIB });
   const work = { workers: 1, steps: 0, optimizer: { type: "adam" }, vocabCacheSize: 20_000 } as const;
-  await assert.rejects(openSource(cluster.session, work, undefined, { arena }), throwsCode("ARENA_FULL"));
-  const { source } = await openSource(cluster.session, { ...work, vocabCacheSize: 2000 }, undefined, { arena });
+  await assert.rejects(openSource(cluster.session, work, { arena }), throwsCode("ARENA_FULL"));
+  const { source } = await openSource(cluster.session, { ...work, vocabCacheSize: 2000 }, { arena });
   assert.equal((await source.acquire([1])).length, 1);
   await source.close();
 });
@@ -69,7 +69,7 @@ test("opening, using and closing gives all memory back", async () => {
   const work = { workers: 1, steps: 0, optimizer: { type: "adam" }, vocabCacheSize: 8, hostRows: 8 } as const;
   const used: number[] = [];
   for (let round = 0; round < 3; round++) {
-    const { source } = await openSource(cluster.session, work, undefined, { arena });
+    const { source } = await openSource(cluster.session, work, { arena });
     for (const [number, ids] of batchesOf(round, 5).entries()) {
       await step(source, arena, ids, number, [1, 2]);
       cluster.session.clock();
@@ -88,7 +88,7 @@ test("what fails at one worker is told to all of them, and the step may be repea
   const shared = new MemoryCollectives([0, 1]);
   const work = { workers: 2, steps: 3, optimizer: { type: "adam" }, vocabCacheSize: 30 } as const;
   const { rows } = await plainRun(work);
-  const opened = await Promise.all(cluster.sessions.map((session) => openSource(session, work, shared)));
+  const opened = await Promise.all(cluster.sessions.map((session) => openSource(session, work, { shared })));
   for (let number = 0; number < work.steps; number++) {
     const { arena } = opened[1] as (typeof opened)[number];
     const spans: number[] = [];
@@ -109,7 +109,7 @@ test("when a worker dies the others write back, deal its rows out anew and go on
   const work = { workers: 3, steps: 0, optimizer: { type: "sgd", learningRate: 1 }, vocabCacheSize: 64 } as const;
   await using cluster = await EmbeddedCluster.start({ workers: 3, servers: 2 });
   const shared = new MemoryCollectives([0, 1, 2]);
-  const opened = await Promise.all(cluster.sessions.map((session) => openSource(session, work, shared)));
+  const opened = await Promise.all(cluster.sessions.map((session) => openSource(session, work, { shared })));
   const ids = Array.from({ length: IDS }, (_, i) => i);
   const before = await (await openTable(cluster.session)).pull(ids);
   /** Everybody's gradient is 1 for all rows. */
@@ -133,7 +133,7 @@ test("when a worker dies the others write back, deal its rows out anew and go on
   await all([first, second]);
   await assert.rejects(third.source.flush(), throwsCode("FENCED"), "its rows belong to others now");
   await Promise.all([first.source.close(), second.source.close()]);
-  const after = await (await openTable(cluster.session)).pull(ids, undefined);
+  const after = await (await openTable(cluster.session)).pull(ids);
   const steps = ids.map((_, i) => Math.round((before[i * WIDTH] as number) - (after[i * WIDTH] as number)));
   assert.deepEqual(new Set(steps), new Set([3 + 3 + 2, 3 + 2]), "rows of the dead worker lack the step after its flush, no row lacks more");
 });

@@ -103,7 +103,7 @@ test("a small cache warns once, with the sizes", async () => {
   const warnings: unknown[] = [];
   const log = { ...SILENT_LOG, warn: (message: string, fields?: unknown) => void warnings.push([message, fields]) };
   const work = { workers: 1, steps: 3, optimizer: { type: "sgd" }, vocabCacheSize: 2 } as const;
-  const { source, arena } = await openSource(cluster.session, work, undefined, { log });
+  const { source, arena } = await openSource(cluster.session, work, { log });
   for (let number = 0; number < 3; number++) await step(source, arena, [1, 2, 3, 4], number);
   assert.equal(warnings.length, 1);
   assert.match(String(warnings[0]), /more rows of e than the cache has.*vocabCacheSize/);
@@ -192,7 +192,7 @@ test("two workers over the session's own collective: the same bits, also after a
   await Promise.all(
     cluster.sessions.map(async (session) => {
       const collective = await session.collective();
-      const { source, arena } = await openSource(session, work, undefined, { members: new RowMembers(session.rank, collective) });
+      const { source, arena } = await openSource(session, work, { members: new RowMembers(session.rank, collective) });
       const batches = batchesFor(work, session.rank);
       for (const [number, ids] of batches.entries()) {
         if (number === 6) {

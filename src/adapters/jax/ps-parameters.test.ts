@@ -7,6 +7,7 @@ import * as jax from "@jax-js/jax";
 import type { Session } from "../../api/session.ts";
 import { Random } from "../../base/random.ts";
 import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
+import { failureOf } from "../../testing/failure-of.ts";
 import { assertClose } from "../../testing/numeric-gradients.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
 import { PsParameters } from "./ps-parameters.ts";
@@ -185,4 +186,22 @@ test("two models of one job are kept apart by their prefixes", async () => {
   const one = await PsParameters.create(jax, cluster.session, vector(1), { ...SGD, prefix: "one/" });
   const two = await PsParameters.create(jax, cluster.session, vector(2), { ...SGD, prefix: "two/" });
   assert.deepEqual([...(await (await one.pull()).data()), ...(await (await two.pull()).data())], [1, 2]);
+});
+
+test("a step that fails says what became of it; one that sends nothing leaves its tree to the caller (PsParameters.P1)", async () => {
+  await using cluster = await EmbeddedCluster.start();
+  const created = await PsParameters.create(jax, cluster.session, { w: np.array([1, 2]) }, { optimizer: "sgd" });
+  const gradients = { w: np.array([1, 1]) };
+  const refused: readonly (readonly [{ w: jax.Array }, object])[] = [
+    [gradients, { signal: AbortSignal.abort() }],
+    [gradients, { timeoutMs: -1 }],
+    [{ v: gradients.w } as never, {}],
+  ];
+  for (const [tree, wait] of refused)
+    for (const call of [() => created.step(tree, wait), () => created.push(tree, wait)]) {
+      const { outcome, retryable } = await failureOf(call());
+      assert.deepEqual([outcome, retryable], ["not-applied", false]);
+    }
+  assert.equal(cluster.session.clocks, 0);
+  assert.deepEqual(await (await created.step(gradients)).w.data(), Float32Array.of(0.99, 1.99));
 });

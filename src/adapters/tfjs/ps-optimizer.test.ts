@@ -10,6 +10,7 @@ import type { Session } from "../../api/session.ts";
 import { type ErrorCode, isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
+import { failureOf } from "../../testing/failure-of.ts";
 import { assertClose } from "../../testing/numeric-gradients.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
 import type { GroupOptions } from "../parameter-group.ts";
@@ -151,6 +152,29 @@ test("fit() of a compiled model waits for the weights after each batch, and trai
   assert.equal(savedCount, 1);
 });
 
+test("fit() takes the optimizer's callback in one list with those of TensorFlow.js, such as earlyStopping", async () => {
+  const model = layers.sequential({ layers: [layers.layers.dense({ units: 1, inputShape: [3], kernelInitializer: "ones" })] });
+  const [x, y] = batch(0);
+  await using cluster = await EmbeddedCluster.start();
+  const optimizer = await psOptimizer({ ...tf, Callback: layers.Callback }, cluster.session, {
+    variables: model.trainableWeights,
+    optimizer: { type: "sgd", learningRate: 0 }, // nothing improves
+  });
+  model.compile({ optimizer, loss: "meanSquaredError" });
+  const fit = { batchSize: 4, epochs: 9, shuffle: false, verbose: 0 } as const;
+  const stops = (): layers.EarlyStopping => layers.callbacks.earlyStopping({ monitor: "loss", patience: 1 });
+  for (const list of [
+    [optimizer.callbacks, stops()],
+    [stops(), optimizer.callbacks],
+  ]) {
+    const { epoch } = await model.fit(x, y, { ...fit, callbacks: list });
+    assert.deepEqual(epoch, [0, 1], "it stops when nothing has improved");
+  }
+  assert.equal(cluster.session.clocks, 16, "every batch was a step");
+  await model.fit(x, y, { ...fit, epochs: 1, callbacks: optimizer.callbacks });
+  assert.equal(cluster.session.clocks, 20);
+});
+
 /** One worker, one variable [2] that begins with 1, 2. */
 async function single(use: (ps: tf.Optimizer & PsOptimizer, w: tf.Variable<tf.Rank.R1>, session: Session) => Promise<void>): Promise<void> {
   await using cluster = await EmbeddedCluster.start();
@@ -224,7 +248,7 @@ test("a wait for a slower worker ends at its deadline; the step goes on", async 
   const [x, y] = batch(0);
   assert.ok(fast !== undefined && slow !== undefined);
   fast.minimize(() => (networks[0] as Network).loss(x, y), false, networks[0]?.variables);
-  await assert.rejects(fast.ready({ deadlineMs: 20 }), throwsCode("DEADLINE"));
+  await assert.rejects(fast.ready({ timeoutMs: 20 }), throwsCode("DEADLINE"));
   slow.minimize(() => (networks[1] as Network).loss(x, y), false, networks[1]?.variables);
   await Promise.all([fast.ready(), slow.ready()]);
   assert.deepEqual(networks[0]?.values(), networks[1]?.values());
@@ -249,4 +273,27 @@ test("options, variables and gradients that make no sense are refused, by name",
     ps.applyGradients({ [w.name]: tf.tensor1d([1, 1, 1]) });
     await assert.rejects(ps.ready(), throwsCode("VALUE_LENGTH"));
   });
+});
+
+test("a step() that ends at its deadline is unknown and not retryable, and settled says that it was applied; one aborted before sends nothing", async () => {
+  await using cluster = await EmbeddedCluster.start({ workers: 2 });
+  const networks = [new Network(), new Network()];
+  const [fast, slow] = await Promise.all(
+    cluster.sessions.map((session, rank) => opened(session, networks[rank] as Network, { optimizer: { type: "sgd" } })),
+  );
+  const [x, y] = batch(0);
+  const loss = (rank: number) => () => (networks[rank] as Network).loss(x, y);
+  assert.ok(fast !== undefined && slow !== undefined);
+  const early = await failureOf(fast.step(loss(0), { signal: AbortSignal.abort() }));
+  assert.deepEqual([early.code, early.outcome, cluster.sessions[0]?.clocks], ["ABORTED", "not-applied", 0]);
+  const late = await failureOf(fast.step(loss(0), { timeoutMs: 20 }));
+  assert.deepEqual([late.code, late.outcome, late.retryable], ["DEADLINE", "unknown", false]);
+  const again = await failureOf(fast.step(loss(0)));
+  assert.deepEqual([again.code, again.outcome], ["BAD_ARGUMENT", "not-applied"], "the first one is still on its way");
+  await slow.step(loss(1));
+  assert.equal(await late.settled, "applied");
+  await fast.ready();
+  assert.deepEqual(networks[0]?.values(), networks[1]?.values());
+  const refused = await failureOf(fast.step(() => tf.mul(loss(0)(), Number.NaN)));
+  assert.deepEqual([refused.code, refused.outcome], ["NOT_FINITE", "not-applied"]);
 });

@@ -8,62 +8,94 @@
 // never uses stale weights.
 
 import type { Session } from "../../api/session.ts";
-import type { WaitOptions } from "../../base/deferred.ts";
+import { checkNotAborted, type WaitOptions } from "../../base/deferred.ts";
 import { badArgument, unsupported } from "../../base/errors.ts";
-import { checkWaitOptions } from "../../base/known-options.ts";
+import { checkWaitOptions, moreThanOptions } from "../../base/known-options.ts";
+import { failedUpdate, unheard } from "../../peer/unheard-update.ts";
 import { checkGroupOptions, type GroupOptions, ParameterGroup } from "../parameter-group.ts";
 import type { TfGradients, TfLayerVariable, TfModule, TfOptimizer, TfTensor, TfVariable } from "./tf-module.ts";
 import { floatsOf, TfSteps } from "./tf-steps.ts";
 
+/** How an optimizer on the servers is made. */
 export type PsOptimizerOptions = GroupOptions & {
   /**
    * The weights to train: variables, or a model's `trainableWeights`. Defaults to all trainable variables there are at
    * this moment.
    */
-  readonly variables?: readonly (TfVariable | TfLayerVariable)[];
+  readonly variables?: readonly (TfVariable | TfLayerVariable)[] | undefined;
   /** The name of a variable on the servers. Defaults to its own name, which counts up with the models of a process. */
-  readonly nameOf?: (variable: TfVariable, index: number) => string;
+  readonly nameOf?: ((variable: TfVariable, index: number) => string) | undefined;
 };
 
 /** What the optimizer can do beyond a tf.Optimizer. */
-export interface PsOptimizer {
-  /** One whole step: gradients of `loss` pushed, weights back in the variables. Resolves with the loss before it. */
-  step(loss: () => TfTensor, wait?: WaitOptions): Promise<number>;
+export interface PsOptimizer<C = object> {
+  /**
+   * One whole step: gradients of `loss` pushed, weights back in the variables. Resolves with the loss before it. Where
+   * it fails, `error.outcome` says what became of the gradients of all weights together.
+   */
+  step(loss: () => TfTensor, options?: WaitOptions): Promise<number>;
   /**
    * Resolves when the weights after the last step are in the variables; rejects with the failure of that step. The step
-   * goes on if the wait ends early.
+   * continues if the wait ends early.
    */
-  ready(wait?: WaitOptions): Promise<void>;
+  ready(options?: WaitOptions): Promise<void>;
   /** Pulls the current weights without a step; after a failed step, call it to continue. */
-  pull(wait?: WaitOptions): Promise<void>;
-  /** For fit() and fitDataset(): waits for the weights after every batch. */
-  readonly callbacks: { onBatchEnd(): Promise<void> };
+  pull(options?: WaitOptions): Promise<void>;
+  /**
+   * For fit() and fitDataset(): waits for the weights after every batch. Alone, or first in a list with callbacks of
+   * TensorFlow.js, if the module has its class `Callback` (TfModule).
+   */
+  readonly callbacks: C & { onBatchEnd(): Promise<void> };
 }
 
 /**
  * Puts the variables on the servers, unless the servers have values already, and resolves when the variables have the
  * servers' values. `tf` is the module `@tensorflow/tfjs-core` (or `@tensorflow/tfjs`, …) that made them. Throws
  * BAD_ARGUMENT, UNSUPPORTED (a variable that is not float32), SPEC_MISMATCH.
+ *
+ * @example
+ * ```ts
+ * const optimizer = await psOptimizer(tf, session, { variables: model.trainableWeights, optimizer: "adam" });
+ * model.compile({ optimizer, loss: "meanSquaredError" });
+ * await model.fit(xs, ys, { callbacks: optimizer.callbacks });
+ * ```
  */
-export async function psOptimizer<O extends object>(
-  tf: TfModule<O>,
+export async function psOptimizer<O extends object, C extends object = object>(
+  tf: TfModule<O, C>,
   session: Session,
   options: PsOptimizerOptions,
-  wait: WaitOptions = {},
-): Promise<O & PsOptimizer> {
+): Promise<O & PsOptimizer<C>>;
+export async function psOptimizer<O extends object, C extends object = object>(
+  tf: TfModule<O, C>,
+  session: Session,
+  options: PsOptimizerOptions,
+  more?: unknown,
+): Promise<O & PsOptimizer<C>> {
+  if (more !== undefined) throw moreThanOptions(more, "psOptimizer");
   checkGroupOptions(options, ["variables", "nameOf"], "the options of psOptimizer");
-  checkWaitOptions(wait);
   const registered = Object.values(tf.engine().registeredVariables);
   const { nameOf = ({ name }) => name } = options;
   const variables = (options.variables ?? registered.filter(({ trainable }) => trainable)).map(variableOf);
   const weights = await Promise.all(
     variables.map(async (variable, i) => ({ name: nameOf(variable, i), shape: variable.shape, values: await floatsOf(variable) })),
   );
-  const group = await ParameterGroup.open(session, weights, options, wait);
+  const group = await ParameterGroup.open(session, weights, options);
   const steps = new TfSteps({ tf, session, group, variables });
-  await steps.pull(wait);
+  const { timeoutMs, signal } = options;
+  await steps.pull({ timeoutMs, signal });
   const Optimizer = optimizerClass(tf.Optimizer as unknown as new () => TfOptimizer);
-  return new Optimizer(steps) as unknown as O & PsOptimizer;
+  const callbacks = callbackOf(tf.Callback as (new () => object) | undefined, () => steps.ready({}));
+  return new Optimizer(steps, callbacks) as unknown as O & PsOptimizer<C>;
+}
+
+/** fit() takes a list of its own callbacks, or one of plain objects, and no list of both. */
+function callbackOf(Base: (new () => object) | undefined, onBatchEnd: () => Promise<void>): PsOptimizer["callbacks"] {
+  if (Base === undefined) return { onBatchEnd };
+  return new (class WeighbridgeCallback extends Base {
+    onBatchEnd(): Promise<void> {
+      return onBatchEnd();
+    }
+  })();
 }
 
 function variableOf(weight: TfVariable | TfLayerVariable): TfVariable {
@@ -79,19 +111,35 @@ function optimizerClass(Base: new () => TfOptimizer) {
     readonly callbacks: PsOptimizer["callbacks"];
     readonly #steps: TfSteps;
 
-    constructor(steps: TfSteps) {
+    constructor(steps: TfSteps, callbacks: PsOptimizer["callbacks"]) {
       super();
       this.#steps = steps;
-      this.callbacks = { onBatchEnd: () => this.ready() };
+      this.callbacks = callbacks;
     }
 
     async step(loss: () => TfTensor, wait: WaitOptions = {}): Promise<number> {
-      checkWaitOptions(wait);
-      const cost = this.minimize(loss, true, this.#steps.variables);
-      await this.ready(wait);
+      const cost = await this.#stepOnce(loss, wait);
       const [value = Number.NaN] = cost === null ? [] : await floatsOf(cost);
       cost?.dispose();
       return value;
+    }
+
+    /** Rejects with what became of the step. Nothing of it is sent where its signal has fired. */
+    async #stepOnce(loss: () => TfTensor, wait: WaitOptions): Promise<TfTensor | null> {
+      try {
+        checkWaitOptions(wait);
+        checkNotAborted("a step, of which nothing was sent,", wait);
+        const cost = this.minimize(loss, true, this.#steps.variables);
+        const ended = this.ready();
+        ended.catch(() => {}); // the wait below gets it
+        await this.ready(wait).catch((thrown: unknown) => {
+          cost?.dispose();
+          throw unheard(thrown, ended);
+        });
+        return cost;
+      } catch (thrown) {
+        throw failedUpdate(thrown);
+      }
     }
 
     ready(wait: WaitOptions = {}): Promise<void> {

@@ -2,6 +2,7 @@
 // re-export it have it. The user passes the module in, so that the process has one of it, and this package no
 // dependency.
 
+/** What this adapter needs of a tensor of TensorFlow.js. */
 export interface TfTensor {
   readonly shape: readonly number[];
   readonly dtype: string;
@@ -10,6 +11,7 @@ export interface TfTensor {
   dispose(): void;
 }
 
+/** What this adapter needs of a variable of TensorFlow.js. */
 export interface TfVariable extends TfTensor {
   readonly name: string;
   readonly trainable: boolean;
@@ -33,9 +35,14 @@ export interface TfOptimizer {
   incrementIterations(): void;
 }
 
-/** `O` is the module's own type of an optimizer. */
-export interface TfModule<O = object> {
+/** `O` and `C` are the module's own types of an optimizer, and of a callback of fit(). */
+export interface TfModule<O = object, C = object> {
   readonly Optimizer: abstract new () => O;
+  /**
+   * `@tensorflow/tfjs` has it. With `@tensorflow/tfjs-core` alone it is in `@tensorflow/tfjs-layers`: pass `{ ...tf,
+   * Callback: layers.Callback }` to use `callbacks` together with callbacks of TensorFlow.js.
+   */
+  readonly Callback?: abstract new () => C;
   tensor(values: Float32Array, shape: number[], dtype: "float32"): TfTensor;
   keep(tensor: TfTensor): TfTensor;
   engine(): { readonly registeredVariables: Readonly<Record<string, TfVariable>> };

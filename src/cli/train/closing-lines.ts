@@ -46,21 +46,22 @@ export type JobEnd = {
   readonly isTraining: boolean;
 };
 
-/** Empty when the job is done, and when the reader of its output has gone. */
+/** For notices. Empty when the job has its result, and when the reader of its output has gone. */
 export function endLines(end: JobEnd): string[] {
   const { outcome, hasResult, position, plan, checkpoint, isTraining } = end;
-  if (outcome.kind === "done" && hasResult) return [];
+  if ((outcome.kind === "done" || outcome.kind === "incomplete") && hasResult) return [];
   if (outcome.kind === "unseen" && isReaderGone(outcome.error)) return [];
-  const lines = [`${PREFIX}${howText(outcome, position)}`];
-  if (checkpoint !== undefined) lines.push(`${PREFIX}to go on from ${checkpoint}: ${resumeCommand(plan)}`);
-  else if (plan.checkpointDir !== undefined && isTraining) lines.push(`${PREFIX}nothing of it was saved yet`);
+  const lines = [howText(outcome, position)];
+  if (checkpoint !== undefined) lines.push(`to resume from ${checkpoint}: ${resumeCommand(plan)}`);
+  else if (plan.checkpointDir !== undefined && isTraining) lines.push("nothing of it was saved yet");
   return lines;
 }
 
 function howText(outcome: JobOutcome, position: string): string {
   switch (outcome.kind) {
     case "done":
-      return `the job failed: nobody was left to tell its result, ${position}`;
+    case "incomplete":
+      return `the job failed: no worker was left to report its result, ${position}`;
     case "failed":
       return `the job failed: ${causeText(outcome.culprit, position)}`;
     case "interrupted":

@@ -60,9 +60,9 @@ function networkOf(workspace: Workspace, plan: TrainPlan, vocabSize: number): Ne
     sampleCountMax: unitSizeMax(plan),
     ...(cacheRows > 0 ? { target: "DEVICE" as const, vocabCacheSize: cacheRows } : {}),
   };
-  if (task === "wide-deep") return new WideDeepNetwork(workspace, { ...common, width: WIDTH, hidden: HIDDEN });
+  if (task === "wide-deep") return new WideDeepNetwork(workspace, { ...common, dim: WIDTH, hidden: HIDDEN });
   const zeros = { type: "constant", value: 0 } as const;
-  return new EmbeddingNetwork(workspace, { lookup: { ...common, name: "features", width: 1, combine: "sum", initializer: zeros } });
+  return new EmbeddingNetwork(workspace, { lookup: { ...common, name: "features", dim: 1, combine: "sum", initializer: zeros } });
 }
 
 /**

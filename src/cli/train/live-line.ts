@@ -7,8 +7,8 @@
 //       width.
 //   LiveLine.L3. Permanent lines are written above it, whole, and the live line follows in the same write.
 
-/** The width of a terminal that does not report one. */
-export const COLUMNS_DEFAULT = 80;
+import { columnsOf } from "../terminal-text.ts";
+
 const WIPE_ROW = "\r\x1b[2K";
 const ROW_ABOVE = "\x1b[1A\x1b[2K";
 
@@ -51,7 +51,7 @@ export class LiveLine implements Disposable {
       this.#out.write(staying);
       return;
     }
-    const columns = this.#out.columns || COLUMNS_DEFAULT;
+    const columns = columnsOf(this.#out);
     const rows = Math.max(1, Math.ceil(this.#chars / columns)); // LiveLine.L2
     const { text, chars } = this.#drawing?.(columns) ?? { text: "", chars: 0 };
     this.#chars = chars;

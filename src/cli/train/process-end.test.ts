@@ -16,7 +16,7 @@ const BLOCK = "const block = (ms) => Atomics.wait(new Int32Array(new SharedArray
 const MODULE = JSON.stringify(pathToFileURL(join(import.meta.dirname, "process-end.ts")).href);
 /** A node that works on until it is ended. */
 const RUN = `import(${MODULE}).then(({ endProcess }) => endProcess({
-  name: "worker 0",
+  name: "worker/0",
   position: () => "at step 3",
   run: async () => { console.log("up"); await new Promise(() => setInterval(() => {}, 1000)); },
 }));`;
@@ -26,11 +26,31 @@ function processPlan(name: string, code: string): ProcessPlan {
 }
 
 test("a process that is sent the reason while it starts prints it (ProcessEnd.E4)", async () => {
-  const plans = [processPlan("worker 0", `${BLOCK} block(500); ${RUN}`), processPlan("worker 1", "process.exit(7)")];
+  const plans = [processPlan("worker/0", `${BLOCK} block(500); ${RUN}`), processPlan("worker/1", "process.exit(7)")];
   const printed: Promise<string>[] = [];
   const job = new Job({ processes: plans, attach: ({ stderr }) => void printed.push(text(stderr)), isReasonPrinted: true });
   assert.equal((await job.outcome).kind, "failed");
-  assert.equal(await printed[0], "weighbridge: worker 0 stopped at step 3: worker 1 ended with exit code 7\n");
+  assert.equal(await printed[0], "weighbridge: worker/0 stopped at step 3: worker/1 ended with exit code 7\n");
+});
+
+test("a process that gets SIGTERM leaves before it ends, and what breaks because of that is not the cause (ProcessEnd.E5)", async () => {
+  const code = `import(${MODULE}).then(({ endProcess }) => {
+    const broken = Promise.withResolvers();
+    endProcess({
+      name: "server/0",
+      position: () => "after clock 3",
+      run: async () => { console.log("up"); setInterval(() => {}, 1000); await broken.promise; },
+      leave: async () => { broken.reject(new Error("FENCED")); console.log("left"); },
+    });
+  });`;
+  const child = spawn(process.execPath, ["-e", code], { stdio: ["ignore", "pipe", "pipe", "pipe"] });
+  const [, stdout, stderr] = child.stdio as unknown as Readable[];
+  const printed = [text(stdout!), text(stderr!)];
+  const ended = once(child, "exit");
+  await once(stdout!, "data");
+  child.kill("SIGTERM");
+  assert.deepEqual(await ended, [143, null]);
+  assert.deepEqual(await Promise.all(printed), ["up\nleft\n", "weighbridge: server/0 stopped after clock 3: ended by SIGTERM\n"]);
 });
 
 test("a process whose launcher is gone ends, though its exit hangs (ProcessEnd.E3)", async () => {
@@ -43,7 +63,7 @@ test("a process whose launcher is gone ends, though its exit hangs (ProcessEnd.E
     await once(stdout!, "data");
     pipe!.destroy();
     assert.deepEqual(await ended, [null, "SIGKILL"]);
-    assert.equal(await printed, "weighbridge: worker 0 stopped at step 3: the launcher is gone\n");
+    assert.equal(await printed, "weighbridge: worker/0 stopped at step 3: the launcher is gone\n");
   } finally {
     child.kill("SIGKILL");
   }

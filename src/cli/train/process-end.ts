@@ -8,14 +8,18 @@
 //       then (NodeProcess.N1). When the launcher is gone, the process kills itself.
 //   ProcessEnd.E4. A process that was sent the reason while it started prints it as soon as it watches its launcher: it
 //       listens for signals before (Job.J10).
+//   ProcessEnd.E5. A process that gets a signal of its own, not one that ends the job with a reason, leaves first: a
+//       server hands over to its standby.
 
 import { writeSync } from "node:fs";
 import { constants } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
+import { SIGNAL_SAVE_MS } from "../../node/end-signal.ts";
 import { watchLauncher } from "../../node/launcher/launcher-pipe.ts";
 import { exitCodeFor, isOurs } from "../../node/launcher/process-errors.ts";
 
 export type NodeOutcome = {
-  /** "worker 0"; "scheduler". */
+  /** "worker/0"; "scheduler". */
   readonly name: string;
   /**
    * How far it is: "at epoch 1 step 312". Empty if the node does not know, as for the scheduler; its cause includes it
@@ -24,6 +28,8 @@ export type NodeOutcome = {
   readonly position: () => string;
   /** The work of the process; resolves when the job is done. */
   readonly run: () => Promise<void>;
+  /** Hands over what other processes may go on with (ProcessEnd.E5). */
+  readonly leave?: () => Promise<void>;
 };
 
 const ENDING_SIGNALS: readonly NodeJS.Signals[] = ["SIGTERM", "SIGINT", "SIGHUP"];
@@ -31,11 +37,14 @@ const ENDING_SIGNALS: readonly NodeJS.Signals[] = ["SIGTERM", "SIGINT", "SIGHUP"
 const REASON_WAIT_MS = 250;
 
 /** Runs the work, then ends this process. */
-export function endProcess({ name, position, run }: NodeOutcome): void {
+export function endProcess({ name, position, run, leave = async () => {} }: NodeOutcome): void {
   let isEnding = false;
   const fail = (cause: string, exitCode = 1, end = (): void => process.exit(exitCode)): void => {
     if (isEnding) return; // ProcessEnd.E2
     isEnding = true;
+    stop(cause, end);
+  };
+  const stop = (cause: string, end: () => void): void => {
     try {
       writeSync(process.stderr.fd, `weighbridge: ${`${name} stopped ${position()}`.trimEnd()}: ${cause}\n`);
     } catch {
@@ -46,7 +55,14 @@ export function endProcess({ name, position, run }: NodeOutcome): void {
   };
   const kill = (): void => void process.kill(process.pid, "SIGKILL");
   for (const signal of ENDING_SIGNALS) {
-    process.on(signal, () => setTimeout(() => fail(`ended by ${signal}`, 128 + constants.signals[signal]), REASON_WAIT_MS));
+    const leaveAndStop = (): void => {
+      if (isEnding) return; // ProcessEnd.E2
+      isEnding = true;
+      const left = Promise.race([leave(), sleep(SIGNAL_SAVE_MS)]);
+      const end = (): void => stop(`ended by ${signal}`, () => process.exit(128 + constants.signals[signal]));
+      left.then(end, end); // what it could not hand over, it loses
+    };
+    process.on(signal, () => setTimeout(leaveAndStop, REASON_WAIT_MS));
   }
   process.on("uncaughtException", (thrown) => fail(causeOf(thrown), exitCodeFor(thrown)));
   // ProcessEnd.E4

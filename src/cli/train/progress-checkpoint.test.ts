@@ -3,16 +3,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import type { CheckpointOptions, TakenCheckpoint } from "../../api/checkpoint.ts";
-import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+import type { Checkpoint, CheckpointOptions, TakenCheckpoint } from "../../api/checkpoint.ts";
+import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { StepEvent } from "../../faces/training/callbacks/callback.ts";
+import { realClock } from "../../node/real-clock.ts";
 import { ProgressCheckpoint } from "./progress-checkpoint.ts";
 import { planTraining, type TrainFlags } from "./train-plan.ts";
 
 const FLAGS: TrainFlags = { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: false, epochs: 2, limit: 640 };
 
 function event(epoch: number, step: number): StepEvent {
-  return { epoch, epochCount: 2, step, stepCount: 10, globalStep: step, loss: 1, samplesPerSec: 1, stepsPerSec: 1, waitShare: 0 };
+  const shares = { waitShare: 0, sendShare: 0 };
+  return { epoch, epochCount: 2, step, stepCount: 10, globalStep: step, loss: 1, samplesPerSec: 1, stepsPerSec: 1, ...shares };
 }
 
 type Circumstances = {
@@ -23,6 +25,7 @@ type Circumstances = {
   readonly isSlow?: boolean;
   /** Which saves fail, counted from 1. */
   readonly fails?: (save: number) => boolean;
+  readonly failure?: ErrorCode;
   /**
    * A worker is gone from step 5 of the first epoch on; "while saving": between asking for the first save and its cut.
    */
@@ -43,22 +46,30 @@ type Run = {
 
 async function follow(flags: Partial<TrainFlags>, circumstances: Circumstances = {}): Promise<Run> {
   const { isReporter = true, isSlow = false, isMissed = false, fails = () => false, isSaved = () => false, dies } = circumstances;
+  const { failure = "CHECKPOINT_IO" } = circumstances;
   const [saved, failures, order]: [string[], unknown[], string[]] = [[], [], []];
   const names: (number | undefined)[] = [];
   const slow = Promise.withResolvers<void>();
   let [isWhole, saveCount] = [true, 0];
   const session = {
-    checkpoint: async ({ step, note, onCut }: CheckpointOptions = {}): Promise<TakenCheckpoint> => {
+    time: { ...realClock(), after: (_delayMs: number, run: () => void) => realClock().after(0, run) },
+    checkpoint: (options: CheckpointOptions = {}): Checkpoint => {
       if (dies === "while saving") isWhole = false;
-      await turn();
-      onCut?.();
-      order.push("saved");
-      if (fails(++saveCount)) throw new WeighbridgeError("CHECKPOINT_IO", `no space for save ${saveCount}`);
-      names.push(step);
-      saved.push(`${JSON.stringify(note?.epoch)}.${JSON.stringify(note?.step)}`);
-      if (isSlow) await slow.promise;
-      return await Promise.resolve({ step: 0, clock: 0, path: "here", warning: undefined });
+      const cut = turn().then(() => {
+        order.push("saved");
+        if (fails(++saveCount)) throw new WeighbridgeError(failure, `no space for save ${saveCount}`);
+      });
+      const saved = cut.then(turn).then(async () => await save(options));
+      saved.catch(() => {}); // as a session's
+      return { cut, saved };
     },
+  };
+  const save = async ({ step, note, signal }: CheckpointOptions): Promise<TakenCheckpoint> => {
+    signal?.throwIfAborted();
+    names.push(step);
+    saved.push(`${JSON.stringify(note?.epoch)}.${JSON.stringify(note?.step)}`);
+    if (isSlow) await slow.promise;
+    return { step: 0, clock: 0, path: "here", warning: undefined };
   };
   const plan = planTraining("lenet", { ...FLAGS, ...flags });
   const onFailed = (error: unknown): number => failures.push(error);
@@ -99,12 +110,12 @@ test("with bsp a worker does not save epochs that were over when it came: it has
 });
 
 test("every so many steps too, the end of an epoch once", async () => {
-  assert.deepEqual(await run({ checkpointEvery: 4 }), ["0.4", "0.8", "1.0", "1.4", "1.8", "2.0"]);
-  assert.deepEqual(await run({ checkpointEvery: 5 }), ["0.5", "1.0", "1.5", "2.0"]);
+  assert.deepEqual(await run({ checkpointEvery: "4steps" }), ["0.4", "0.8", "1.0", "1.4", "1.8", "2.0"]);
+  assert.deepEqual(await run({ checkpointEvery: "5steps" }), ["0.5", "1.0", "1.5", "2.0"]);
 });
 
 test("a step that is due while one is being saved is passed over (ProgressCheckpoint.P2)", async () => {
-  assert.deepEqual((await run({ checkpointEvery: 2 }, { isSlow: true })).slice(0, 2), ["0.2", "1.0"]);
+  assert.deepEqual((await run({ checkpointEvery: "2steps" }, { isSlow: true })).slice(0, 2), ["0.2", "1.0"]);
 });
 
 test("without bsp after every epoch, too, and nobody goes on before the cut (ProgressCheckpoint.P6)", async () => {
@@ -132,12 +143,12 @@ test("who does not speak for all saves nothing (ProgressCheckpoint.P1), and nobo
 });
 
 test("once a worker is gone only ends of epochs are saved, as steps are no batches any more (ProgressCheckpoint.P3)", async () => {
-  assert.deepEqual(await run({ checkpointEvery: 2 }, { dies: "at step 5" }), ["0.2", "0.4", "1.0", "2.0"]);
+  assert.deepEqual(await run({ checkpointEvery: "2steps" }, { dies: "at step 5" }), ["0.2", "0.4", "1.0", "2.0"]);
 });
 
 test("checkpoints are called by the steps that are in them, also after a worker died and the other makes more steps of its own (ProgressCheckpoint.P8)", async () => {
-  assert.deepEqual((await follow({ checkpointEvery: 4 })).names, [4, 8, 10, 14, 18, 20]);
-  assert.deepEqual((await follow({ checkpointEvery: 2 }, { dies: "at step 5" })).names, [2, 4, 10, 20]);
+  assert.deepEqual((await follow({ checkpointEvery: "4steps" })).names, [4, 8, 10, 14, 18, 20]);
+  assert.deepEqual((await follow({ checkpointEvery: "2steps" }, { dies: "at step 5" })).names, [2, 4, 10, 20]);
   assert.deepEqual((await follow({ consistency: "asp" })).names, [10, 20]);
 });
 
@@ -147,13 +158,13 @@ test("what an earlier speaker saved before it died is not saved again, and is no
 });
 
 test("of a save in which a worker dies before the cut nothing is kept (ProgressCheckpoint.P3)", async () => {
-  const { saved, failures } = await follow({ checkpointEvery: 4 }, { dies: "while saving" });
+  const { saved, failures } = await follow({ checkpointEvery: "4steps" }, { dies: "while saving" });
   assert.deepEqual(saved, ["1.0", "2.0"]);
   assert.ok(failures.length === 1 && isWeighbridgeError(failures[0], "NODE_DEAD"));
 });
 
 test("a save that fails is told, and the next one that is due is tried (ProgressCheckpoint.P4)", async () => {
-  const { saved, failures, last } = await follow({ checkpointEvery: 4 }, { fails: (save) => save === 1 || save === 3 });
+  const { saved, failures, last } = await follow({ checkpointEvery: "4steps" }, { fails: (save) => save === 1 || save === 3 });
   assert.deepEqual(saved, ["0.8", "1.4", "1.8", "2.0"]);
   assert.deepEqual(
     failures.map((error) => isWeighbridgeError(error, "CHECKPOINT_IO")),
@@ -166,4 +177,13 @@ test("the last save is tried once more, and its failure thrown (ProgressCheckpoi
   assert.deepEqual((await follow({}, { fails: (save) => save === 2 })).saved, ["1.0", "2.0"]);
   const { failures, last } = await follow({}, { fails: (save) => save >= 2 });
   assert.ok(failures.length === 1 && isWeighbridgeError(last, "CHECKPOINT_IO"));
+});
+
+test("the last save is tried again while servers change hands, a bounded number of times (ProgressCheckpoint.P4)", async () => {
+  for (const failure of ["NODE_DEAD", "BAD_REQUEST"] as const) {
+    const { saved, last } = await follow({}, { failure, fails: (save) => save >= 2 && save <= 5 });
+    assert.deepEqual([saved, last], [["1.0", "2.0"], undefined]);
+    const struck = await follow({}, { failure, fails: (save) => save >= 2 });
+    assert.ok(struck.failures.length > 4 && isWeighbridgeError(struck.last, failure));
+  }
 });

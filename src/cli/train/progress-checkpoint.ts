@@ -13,7 +13,8 @@
 //       do its parts when they come to them, and no step is the end of all batches before it: from then on only the end
 //       of an epoch is.
 //   ProgressCheckpoint.P4. A save that fails is reported at once and ends nothing: the next one that is due is tried.
-//       The last one has to succeed.
+//       The last one has to succeed: it is tried again at once, and LAST_TRIES times in all unless the disk refuses it.
+//       Servers whose heads have died take over meanwhile.
 //   ProgressCheckpoint.P5. Rows that workers cache are on the servers at the end of an epoch, and do not change until
 //       the save is done.
 //   ProgressCheckpoint.P6. If updates are applied as they arrive, no worker continues after an epoch before the cut is
@@ -24,17 +25,23 @@
 //       worker that does the parts of a dead one makes more steps than the job. A checkpoint that an earlier reporting
 //       worker saved before it died is not saved again.
 
+import type { TakenCheckpoint } from "../../api/checkpoint.ts";
 import type { Session } from "../../api/session.ts";
-import { WeighbridgeError } from "../../base/errors.ts";
+import { sleep } from "../../base/deferred.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { EpochEvent, StepEvent, TrainingCallback } from "../../faces/training/callbacks/callback.ts";
+import { type Interval, intervalOf } from "../../node/config/interval.ts";
 import { stepsDone, type TrainPlan, type TrainPosition } from "./train-plan.ts";
 import { progressNote } from "./training-progress.ts";
 
 const KEPT = 3;
+/** ProgressCheckpoint.P4 */
+const LAST_TRIES = 10;
+const TRY_AGAIN_MS = 1000;
 
 export type ProgressCheckpointOptions = {
   readonly plan: TrainPlan;
-  readonly session: Pick<Session, "checkpoint">;
+  readonly session: Pick<Session, "checkpoint" | "time">;
   /** The checkpoint of this step, if it exists. */
   readonly find: (step: number) => string | undefined;
   readonly isReporter: () => boolean;
@@ -54,19 +61,26 @@ export class ProgressCheckpoint implements TrainingCallback {
   readonly #options: ProgressCheckpointOptions;
   #saving: Promise<void> | undefined;
   #saved: TrainPosition | undefined;
+  /** When the last save began, or the training. */
+  #savedAtMs: number;
 
   constructor(options: ProgressCheckpointOptions) {
     this.#options = options;
+    this.#savedAtMs = options.session.time.nowMs();
   }
 
   stepEnd(event: StepEvent): void {
     const { plan, isWhole } = this.#options;
-    const { checkpointEvery } = plan;
     const { epoch, stepCount, globalStep: step } = event;
-    const isDue = checkpointEvery !== undefined && step % checkpointEvery === 0 && step < stepCount;
+    const isDue = plan.checkpointEvery !== undefined && this.#isDue(intervalOf(plan.checkpointEvery), step) && step < stepCount;
     // ProgressCheckpoint.P2, ProgressCheckpoint.P3.
     if (!isDue || this.#saving !== undefined || !this.#maySave || !isWhole()) return;
     void this.#start({ epoch: epoch - 1, step }); // training goes on meanwhile
+  }
+
+  #isDue(interval: Interval, step: number): boolean {
+    if ("everySteps" in interval) return step % interval.everySteps === 0;
+    return this.#options.session.time.nowMs() - this.#savedAtMs >= interval.everyMs;
   }
 
   async epochEnd({ epoch, isMissed }: EpochEvent): Promise<void> {
@@ -82,16 +96,23 @@ export class ProgressCheckpoint implements TrainingCallback {
 
   /**
    * At the end of the training, by one worker (ProgressCheckpoint.P7). Throws what session.checkpoint throws at the
-   * second attempt.
+   * last attempt.
    */
   async saveLast(): Promise<void> {
-    const { plan } = this.#options;
+    const { plan, session, onFailed } = this.#options;
     await this.#saving;
     if (plan.checkpointDir === undefined) return;
     const end = { epoch: plan.epochs, step: 0 };
     void this.#start(end);
     await this.#saving;
-    if (this.#saved?.epoch !== plan.epochs) await this.#save(end); // ProgressCheckpoint.P4
+    for (let left = LAST_TRIES - 1; this.#saved?.epoch !== plan.epochs; left--)
+      try {
+        await this.#save(end); // ProgressCheckpoint.P4
+      } catch (thrown) {
+        if (left === 1 || isWeighbridgeError(thrown, "CHECKPOINT_IO")) throw thrown;
+        onFailed(thrown);
+        await sleep(session.time, TRY_AGAIN_MS);
+      }
   }
 
   /** ProgressCheckpoint.P6. A cut is made at a clock that all workers have reached. */
@@ -112,6 +133,7 @@ export class ProgressCheckpoint implements TrainingCallback {
   /** ProgressCheckpoint.P4. Resolves when the cut is made, or when there will be none. */
   #start(position: TrainPosition): Promise<void> {
     const cut = Promise.withResolvers<void>();
+    this.#savedAtMs = this.#options.session.time.nowMs();
     this.#saving = this.#save(position, cut.resolve)
       .catch(this.#options.onFailed)
       .finally(() => {
@@ -122,18 +144,27 @@ export class ProgressCheckpoint implements TrainingCallback {
   }
 
   async #save(position: TrainPosition, atCut: () => void = () => {}): Promise<void> {
-    const { plan, session, find, isWhole, onSaved } = this.#options;
+    const { plan, find, onSaved } = this.#options;
     const step = stepsDone(plan, position); // ProgressCheckpoint.P8
-    const onCut = (): void => {
-      if (position.step !== 0 && !isWhole()) {
-        // ProgressCheckpoint.P3: nothing is kept of it.
-        throw new WeighbridgeError("NODE_DEAD", "a worker died before all of its batches were in the checkpoint");
-      }
-      atCut();
-    };
-    const note = progressNote(plan, position);
-    const path = find(step) ?? (await session.checkpoint({ step, job: plan.task, keep: KEPT, note, onCut })).path;
+    const path = find(step) ?? (await this.#take(position, step, atCut)).path;
     this.#saved = position;
     onSaved(path, position);
+  }
+
+  /** Gives the checkpoint up if a worker has died before the cut: nothing is kept of it (ProgressCheckpoint.P3). */
+  async #take(position: TrainPosition, step: number, atCut: () => void): Promise<TakenCheckpoint> {
+    const { plan, session, isWhole } = this.#options;
+    const giveUp = new AbortController();
+    const { signal } = giveUp;
+    const { cut, saved } = session.checkpoint({ step, job: plan.task, keep: KEPT, note: progressNote(plan, position), signal });
+    try {
+      await cut;
+      if (position.step !== 0 && !isWhole())
+        giveUp.abort(new WeighbridgeError("NODE_DEAD", "a worker died before all of its batches were in the checkpoint"));
+      else atCut();
+      return await saved;
+    } catch (thrown) {
+      throw signal.aborted ? signal.reason : thrown;
+    }
   }
 }

@@ -10,7 +10,7 @@ const STANDING: Standing = {
   stepTotal: 2_814,
   batchSize: 64,
   seconds: 1.1,
-  waitShare: 0.248,
+  times: { computing: 0.61, sending: 0.042, servers: 0.216, workers: 0.132 },
   loss: 0.0432,
   epoch: 1,
   epochs: 3,
@@ -24,13 +24,23 @@ function line(columns: number, changes: Partial<Standing> = {}): string {
 test("a wide terminal shows all of it", () => {
   assert.match(
     line(120),
-    /^ {2}[━╸─]{24} {2}step {3}100\/2,814 {2}30 s left {2}91 steps\/s {2}waiting 24\.8 % {2}loss 0\.043 {2}epoch 1\/3$/,
+    /^ {2}[━╸─]{8} {2}step {3}100\/2,814 {2}30 s left {2}91 steps\/s {2}compute 61 send 4 servers 22 workers 13 % {2}loss 0\.043 {2}epoch 1\/3$/,
   );
 });
 
-test("of 80 columns the loss goes first, which has lines of its own; steps, time left, rate and waiting stay", () => {
-  assert.match(line(80), /^ {2}[━╸─]{8,} {2}step {3}100\/2,814 {2}30 s left {2}91 steps\/s {2}waiting 24\.8 %/);
-  assert.doesNotMatch(line(80), /loss/);
+test("beside one process the ratio stands behind the rate", () => {
+  assert.match(line(140, { aloneRate: 69.4 }), / {2}91 steps\/s, 1\.31 of one process {2}compute/);
+});
+
+test("a share of less than half a percent is left out", () => {
+  const times = { computing: 0.91, sending: 0.004, servers: 0.086, workers: 0 };
+  assert.match(line(120, { times }), / {2}compute 91 servers 9 % {2}/);
+});
+
+test("on 80 columns steps, time left and where the time goes stay", () => {
+  assert.match(line(80), /^ {2}step {3}100\/2,814 {2}30 s left {2}compute 61 send 4 servers 22 workers 13 %$/);
+  const times = { computing: 0.7, sending: 0, servers: 0.3, workers: 0 };
+  assert.match(line(80, { times }), / {2}30 s left {2}91 steps\/s {2}compute 70 servers 30 %/);
 });
 
 test("it is narrower than its terminal, whatever that is", () => {

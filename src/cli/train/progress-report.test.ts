@@ -11,7 +11,9 @@ import { planTraining, type TrainPlan } from "./train-plan.ts";
 const PLAN = planTraining("lenet", { workers: 1, servers: 1, seed: 1, checkpoint: false, overlap: false, epochs: 2, every: 5 });
 
 function event(epoch: number, step: number, globalStep = step): StepEvent {
-  return { epoch, epochCount: 2, step, stepCount: 10, globalStep, loss: step, samplesPerSec: 640, stepsPerSec: 10, waitShare: epoch / 10 };
+  const shares = { waitShare: epoch / 10, sendShare: epoch / 100 };
+  const exchange = { clock: step, reachedAtMs: 40 * step, waitsFromMs: 40 * step + 1, waitedMs: 2.5 };
+  return { epoch, epochCount: 2, step, stepCount: 10, globalStep, loss: step, samplesPerSec: 640, stepsPerSec: 10, ...shares, exchange };
 }
 
 type Run = {
@@ -31,6 +33,7 @@ function run(options: Run): WorkerReport[] {
     isReporter: () => isReporter,
     send: (told) => reports.push(told),
     now: () => nowMs,
+    machineMs: 5000,
   });
   for (const epoch of [1, 2]) {
     for (let step = 1; step <= 10; step++, nowMs += stepMs) report.stepEnd(event(epoch, step, globalStepOf(step)));
@@ -84,6 +87,16 @@ test("progress goes on over epochs, and not more often than ten times a second",
   assert.deepEqual([last.epoch, last.step, last.sampleCount], [2, 9, 640 + 576]);
   assert.ok(Math.abs(last.seconds - 1.9) < 1e-9);
   assert.ok(Math.abs(last.waitShare - (0.1 + 0.2 * 0.9) / 1.9) < 1e-9, `${last.waitShare}`);
+  assert.ok(Math.abs(last.sendShare - last.waitShare / 10) < 1e-9, `${last.sendShare}`);
+});
+
+test("each exchange is told once, in microseconds of the machine's clock", () => {
+  const told = run({}).flatMap((report) => (report.kind === "progress" ? report.exchanges : []));
+  assert.deepEqual(
+    told.map(([clock]) => clock),
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 1, 2, 3, 4, 5, 6, 7, 8, 9],
+  );
+  assert.deepEqual(told[1], [2, 5_080_000, 5_081_000, 2500]);
 });
 
 test("a run that goes on counts its steps from the epoch's beginning", () => {

@@ -33,7 +33,7 @@ export function openRatingsTask(plan: TrainPlan): Task {
     lookup: {
       name: "tastes",
       vocabSize: USER_COUNT + ITEM_COUNT,
-      width: WIDTH,
+      dim: WIDTH,
       idsPerSample: 2,
       sampleCountMax,
       initializer: { type: "normal", std: 0.3 },

@@ -1,11 +1,20 @@
 // report — what the workers of a training job send to the process that shows it: one line of JSON per report.
 
+import type { Exchange } from "./wait-split.ts";
+
 export type WorkerReport =
   /** The data is loaded and the network is built. */
   | { readonly kind: "ready"; readonly data: string; readonly model: string }
   /** A line for people: the loss of this worker's part of a step. Epochs and steps count from 1 here. */
   | { readonly kind: "loss"; readonly epoch: number; readonly step: number; readonly loss: number }
-  | ({ readonly kind: "progress"; readonly rank: number } & Progress)
+  | ({
+      readonly kind: "progress";
+      readonly rank: number;
+      /** Since the report before. */
+      readonly exchanges: readonly Exchange[];
+    } & Progress)
+  /** What one process makes of the same training. */
+  | { readonly kind: "alone"; readonly stepsPerSec: number }
   /** Saved at the end of this epoch, or in the middle of the one after it. */
   | { readonly kind: "checkpoint"; readonly path: string; readonly epoch: number }
   | ({
@@ -27,6 +36,8 @@ export type Progress = {
   readonly seconds: number;
   /** The share of the time that it waited for parameters. */
   readonly waitShare: number;
+  /** The share that it handed gradients to its links. */
+  readonly sendShare: number;
 };
 
 /** Where the distinct rows of batches were found. */

@@ -3,10 +3,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
+import { machineDefaults } from "./machine-defaults.ts";
 import {
   consistencyText,
   parseConsistency,
-  planTraining,
+  planTraining as planOn,
   reachedText,
   resumeCommand,
   samplesToVisit,
@@ -14,9 +15,16 @@ import {
   stepsToMake,
   type TaskName,
   type TrainFlags,
+  type TrainPlan,
 } from "./train-plan.ts";
 
+const CORES = 2;
 const FLAGS: TrainFlags = { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: false };
+
+/** On a machine of two cores. */
+function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
+  return planOn(task, flags, CORES);
+}
 
 function refusal(task: TaskName, flags: Partial<TrainFlags>): string {
   try {
@@ -48,10 +56,10 @@ test("contradictions are named with both sides", () => {
   assert.match(refusal("logistic", { cacheRows: 100, consistency: "asp" }), /--cache-rows needs --consistency bsp, not asp/);
   assert.match(refusal("lenet", { quiet: true, every: 1 }), /--quiet and --every 1/);
   assert.match(refusal("mf", { data: "/tmp" }), /--data: mf makes its data itself/);
-  assert.match(refusal("lenet", { resume: true, checkpoint: false }), /--resume and --no-checkpoint/);
+  assert.match(refusal("lenet", { resume: "auto", checkpoint: false }), /--resume and --no-checkpoint/);
   assert.match(refusal("lenet", { checkpointDir: "x", checkpoint: false }), /--checkpoint-dir and --no-checkpoint/);
-  assert.match(refusal("lenet", { checkpointEvery: 5, consistency: "asp" }), /--checkpoint-every needs --consistency bsp/);
-  assert.match(refusal("mf", { checkpointEvery: 5, cacheRows: 100 }), /--checkpoint-every and --cache-rows contradict/);
+  assert.match(refusal("lenet", { checkpointEvery: "5steps", consistency: "asp" }), /--checkpoint-every needs --consistency bsp/);
+  assert.match(refusal("mf", { checkpointEvery: "5steps", cacheRows: 100 }), /--checkpoint-every and --cache-rows contradict/);
   assert.match(refusal("lenet", { consistency: "bsb" }), /bsp, asp or ssp:N .* not bsb/);
   assert.match(refusal("mf", { devices: 2 }), /--devices 2: mf has embeddings/);
   assert.match(refusal("lenet", { devices: 2, overlap: true }), /--devices 2 and --overlap contradict/);
@@ -93,6 +101,20 @@ test("a worker has one device unless the flags say more, and goes on with as man
   assert.equal(resumeCommand(plan), "npx weighbridge train lenet --resume --devices 2");
 });
 
+test("what no flag says goes by the cores of the machine, and the command to resume with leaves it out there", () => {
+  const flags: TrainFlags = { seed: 1, checkpoint: true };
+  for (const cores of [1, 2, 16]) {
+    const plan = planOn("lenet", flags, cores);
+    const { servers, workers, devices, overlap } = plan;
+    assert.deepEqual({ servers, workers, devices, overlap }, machineDefaults(cores));
+    assert.equal(resumeCommand(plan), "npx weighbridge train lenet --resume");
+  }
+  assert.equal(
+    resumeCommand(planOn("lenet", { ...flags, servers: 3, overlap: true }, 2)),
+    "npx weighbridge train lenet --resume -s 3 --overlap",
+  );
+});
+
 test("how to go on is told with all flags that are not the task's defaults", () => {
   assert.equal(resumeCommand(planTraining("lenet", FLAGS)), "npx weighbridge train lenet --resume");
   const flags = {
@@ -116,7 +138,7 @@ test("how to go on is told with all flags that are not the task's defaults", () 
     "npx weighbridge train mf --resume --scheduler-port 9700",
   );
   assert.equal(
-    resumeCommand(planTraining("mf", { ...FLAGS, checkpointEvery: 5 })),
-    "npx weighbridge train mf --resume --checkpoint-every 5",
+    resumeCommand(planTraining("mf", { ...FLAGS, checkpointEvery: "5steps" })),
+    "npx weighbridge train mf --resume --checkpoint-every 5steps",
   );
 });

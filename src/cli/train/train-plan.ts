@@ -1,9 +1,13 @@
 // train-plan — what a training job does, from the flags of `weighbridge train`: checked as a whole before anything
-// starts, and passed to every process of the job as JSON. Pure.
+// starts, and passed to every process of the job as JSON. What no flag says goes by the task, and by the cores of this
+// machine (machine-defaults.ts).
 
+import { availableParallelism } from "node:os";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
+import { intervalOf } from "../../node/config/interval.ts";
 import type { Consistency } from "../../store/consistency.ts";
+import { machineDefaults } from "./machine-defaults.ts";
 
 export type TaskName = "lenet" | "wide-deep" | "mf" | "logistic";
 
@@ -77,8 +81,8 @@ export type WorkerRange = { readonly least: number; readonly most?: number };
 
 /** As commander returns them. */
 export type TrainFlags = {
-  readonly workers: number | WorkerRange;
-  readonly servers: number;
+  readonly workers?: number | WorkerRange;
+  readonly servers?: number;
   readonly replicas?: number;
   readonly epochs?: number;
   readonly consistency?: string;
@@ -86,13 +90,15 @@ export type TrainFlags = {
   readonly learningRate?: number;
   readonly seed: number;
   readonly limit?: number;
-  readonly resume?: boolean;
+  /** Where to resume from; RESUME_AUTO: from the newest run in the directory for checkpoints. */
+  readonly resume?: string;
   readonly checkpointDir?: string;
-  readonly checkpointEvery?: number;
+  /** `60s`, or `500steps`. */
+  readonly checkpointEvery?: string;
   /** False with --no-checkpoint. */
   readonly checkpoint: boolean;
-  /** True with --overlap. */
-  readonly overlap: boolean;
+  /** True with --overlap, false with --no-overlap. */
+  readonly overlap?: boolean;
   readonly devices?: number;
   readonly cacheRows?: number;
   readonly every?: number;
@@ -100,6 +106,7 @@ export type TrainFlags = {
   readonly data?: string;
   readonly schedulerPort?: number;
   readonly slowWorker?: string;
+  readonly logFormat?: string;
 };
 
 /** Where a resumed job begins: the first step that is not done. Both count from 0. */
@@ -107,6 +114,8 @@ export type TrainPosition = { readonly epoch: number; readonly step: number };
 
 export type TrainPlan = {
   readonly task: TaskName;
+  /** Of the machine. */
+  readonly coreCount: number;
   /** With which the job starts. */
   readonly workers: number;
   /** How many there may be; left out: as many as are asked for while it runs. */
@@ -123,8 +132,8 @@ export type TrainPlan = {
   readonly sampleCount: number;
   readonly startsAt: TrainPosition;
   readonly checkpointDir?: string;
-  /** Steps between checkpoints; if left out, there is one at the end of each epoch. */
-  readonly checkpointEvery?: number;
+  /** How often one is saved besides the end of each epoch: `60s`, or `500steps`. */
+  readonly checkpointEvery?: string;
   readonly overlap: boolean;
   /** Threads of each worker that compute gradients. */
   readonly devices: number;
@@ -136,19 +145,22 @@ export type TrainPlan = {
   readonly data?: string;
   /** Where the scheduler listens; if left out, at any free port. */
   readonly schedulerPort?: number;
+  /** How the ranks of nodes are told; left out: as the environment says. */
+  readonly logFormat?: string;
   /** Makes one worker take this many times as long for a step, to measure what that costs the others. */
   readonly slowWorker?: { readonly rank: number; readonly factor: number };
 };
 
 export const EVERY_DEFAULT = 100;
 export const SEED_DEFAULT = 1;
-/** Of servers, and of workers. */
-export const NODES_DEFAULT = 2;
 
-/** Throws BAD_CONFIG with every contradiction, one per line. */
-export function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
+/** `coreCount`: of this machine. Throws BAD_CONFIG with every contradiction, one per line. */
+export function planTraining(task: TaskName, given: TrainFlags, coreCount: number = availableParallelism()): TrainPlan {
   const defaults = TASKS[task];
-  const { servers, replicas = 1, seed, overlap, devices = 1, cacheRows = 0, quiet = false, slowWorker } = flags;
+  const machine = machineDefaults(coreCount);
+  const flags = { ...given, workers: given.workers ?? machine.workers };
+  const { replicas = 1, seed, devices = machine.devices, cacheRows = 0, quiet = false, slowWorker } = flags;
+  const { servers = machine.servers, overlap = devices === 1 && machine.overlap } = flags;
   const { least: workers, most: workersMax } = rangeOf(flags);
   const batchSize = flags.batchSize ?? defaults.batchSize;
   const sampleCount = flags.limit ?? defaults.sampleCount;
@@ -159,6 +171,7 @@ export function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
   const directory = flags.checkpointDir ?? defaultDirectory(task);
   return {
     task,
+    coreCount,
     workers,
     ...(workersMax === undefined ? {} : { workersMax }),
     servers,
@@ -177,10 +190,13 @@ export function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
     cacheRows,
     every: quiet ? 0 : (flags.every ?? EVERY_DEFAULT),
     ...(flags.data === undefined ? {} : { data: flags.data }),
+    ...(flags.logFormat === undefined ? {} : { logFormat: flags.logFormat }),
     ...(flags.schedulerPort === undefined ? {} : { schedulerPort: flags.schedulerPort }),
     ...(slowWorker === undefined ? {} : { slowWorker: parseSlowWorker(slowWorker)! }),
   };
 }
+
+type ResolvedFlags = TrainFlags & { readonly workers: number | WorkerRange };
 
 type Chosen = {
   readonly batchSize: number;
@@ -189,9 +205,9 @@ type Chosen = {
   readonly learningRate: number;
 };
 
-function contradictions(task: TaskName, flags: TrainFlags, chosen: Chosen): string[] {
+function contradictions(task: TaskName, flags: ResolvedFlags, chosen: Chosen): string[] {
   const { batchSize, sampleCount, consistency, learningRate } = chosen;
-  const { devices = 1, cacheRows = 0, quiet = false, resume = false, slowWorker } = flags;
+  const { devices = 1, cacheRows = 0, quiet = false, resume, slowWorker } = flags;
   const { least: workers, most = workers } = rangeOf(flags);
   const parsed = parseConsistency(consistency);
   const slow = slowWorker === undefined ? undefined : parseSlowWorker(slowWorker);
@@ -202,7 +218,7 @@ function contradictions(task: TaskName, flags: TrainFlags, chosen: Chosen): stri
     most < workers && `--workers ${workers}..${most} ends before it begins`,
     devices > 1 && TASKS[task].hasRows && `--devices ${devices}: ${task} has embeddings, whose rows one device looks up`,
     devices > 1 &&
-      flags.overlap &&
+      flags.overlap === true &&
       `--devices ${devices} and --overlap contradict each other: gradients leave when all devices have theirs`,
     batchSize >= workers &&
       Math.ceil(batchSize / workers) < devices &&
@@ -214,7 +230,7 @@ function contradictions(task: TaskName, flags: TrainFlags, chosen: Chosen): stri
     cacheRows > 0 && !TASKS[task].hasRows && `--cache-rows: ${task} has no embedding whose rows could be cached`,
     cacheRows > 0 && parsed !== "bsp" && `--cache-rows needs --consistency bsp, not ${consistency}: cached rows are trained in step`,
     quiet && flags.every !== undefined && `--quiet and --every ${flags.every} contradict each other`,
-    resume && !flags.checkpoint && "--resume and --no-checkpoint contradict each other",
+    resume !== undefined && !flags.checkpoint && "--resume and --no-checkpoint contradict each other",
     !flags.checkpoint && flags.checkpointDir !== undefined && "--checkpoint-dir and --no-checkpoint contradict each other",
     !flags.checkpoint && flags.checkpointEvery !== undefined && "--checkpoint-every and --no-checkpoint contradict each other",
     flags.checkpointEvery !== undefined &&
@@ -228,7 +244,7 @@ function contradictions(task: TaskName, flags: TrainFlags, chosen: Chosen): stri
   ].filter((problem) => problem !== false);
 }
 
-function rangeOf({ workers }: Pick<TrainFlags, "workers">): WorkerRange {
+function rangeOf({ workers }: Pick<ResolvedFlags, "workers">): WorkerRange {
   return typeof workers === "number" ? { least: workers } : workers;
 }
 
@@ -298,10 +314,12 @@ export function positionText({ epoch, step }: TrainPosition): string {
 
 /** When a job saves, for people. */
 export function savesText({ checkpointEvery }: TrainPlan): string {
-  return checkpointEvery === undefined ? "after each epoch" : `every ${checkpointEvery} steps, and after each epoch`;
+  if (checkpointEvery === undefined) return "after each epoch";
+  const interval = intervalOf(checkpointEvery);
+  return `every ${"everySteps" in interval ? `${interval.everySteps} steps` : checkpointEvery}, and after each epoch`;
 }
 
-/** The command that resumes a plan from its last checkpoint, for people to copy. */
+/** The command that resumes a plan from its last checkpoint on the same machine, for people to copy. */
 export function resumeCommand(plan: TrainPlan): string {
   const { task, epochs } = plan;
   return ["npx weighbridge train", task, "--resume", ...(epochs === TASKS[task].epochs ? [] : ["--epochs", epochs]), ...flagsOf(plan)].join(
@@ -309,16 +327,17 @@ export function resumeCommand(plan: TrainPlan): string {
   );
 }
 
-/** The flags of a plan that differ from its task's defaults. */
+/** The flags of a plan that differ from the defaults of its task and of the machine. */
 function flagsOf(plan: TrainPlan): string[] {
+  const machine = machineDefaults(plan.coreCount);
   const { task, servers, replicas, batchSize, sampleCount, learningRate, seed, checkpointDir, checkpointEvery, cacheRows, data } = plan;
   const workers = plan.workersMax === undefined ? plan.workers : `${plan.workers}..${plan.workersMax}`;
   const defaults = TASKS[task];
   const unless = (standard: unknown, flag: string, value: string | number | undefined): string[] =>
     value === undefined || value === standard ? [] : [flag, shellWord(String(value))];
   return [
-    ...unless(NODES_DEFAULT, "-s", servers),
-    ...unless(NODES_DEFAULT, "-w", workers),
+    ...unless(machine.servers, "-s", servers),
+    ...unless(machine.workers, "-w", workers),
     ...unless(1, "--replicas", replicas),
     ...unless(defaults.consistency, "--consistency", consistencyText(plan.consistency)),
     ...unless(defaults.batchSize, "--batch-size", batchSize),
@@ -327,8 +346,8 @@ function flagsOf(plan: TrainPlan): string[] {
     ...unless(SEED_DEFAULT, "--seed", seed),
     ...unless(undefined, "--data", data),
     ...unless(0, "--cache-rows", cacheRows),
-    ...unless(1, "--devices", plan.devices),
-    ...(plan.overlap ? ["--overlap"] : []),
+    ...unless(machine.devices, "--devices", plan.devices),
+    ...(plan.overlap === (plan.devices === 1 && machine.overlap) ? [] : [plan.overlap ? "--overlap" : "--no-overlap"]),
     ...unless(defaultDirectory(task), "--checkpoint-dir", checkpointDir),
     ...unless(undefined, "--checkpoint-every", checkpointEvery),
     ...unless(undefined, "--scheduler-port", plan.schedulerPort),
@@ -340,6 +359,7 @@ function shellWord(text: string): string {
   return /^[\w./:@%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-function defaultDirectory(task: TaskName): string {
+/** Where a task saves, unless told otherwise. */
+export function defaultDirectory(task: TaskName): string {
   return `.weighbridge/${task}`;
 }

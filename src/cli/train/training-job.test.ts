@@ -18,7 +18,7 @@ const PLAN = planTraining("lenet", FLAGS);
 
 /** As each process of the job reads it. */
 async function configsIn(env: Readonly<Record<string, string>>) {
-  const { processes } = await planProcesses({ plan: PLAN }, env);
+  const { processes } = planProcesses({ plan: PLAN }, 9700, env);
   return processes.map(({ inherited, env: own }) => loadConfig({ env: { ...inherited, ...own }, warn: assert.fail }));
 }
 
@@ -35,7 +35,7 @@ test("a training obeys no variable of another job: address, port, count, rank, r
     WEIGHBRIDGE_SCHEDULER_PORT: "9000",
     WEIGHBRIDGE_HOST: "node.example",
     WEIGHBRIDGE_ADVERTISE_HOST: "node.example",
-    WEIGHBRIDGE_PORT: "9001",
+    WEIGHBRIDGE_LISTEN_PORT: "9001",
     WEIGHBRIDGE_MANAGE_PORT: "9002",
     WEIGHBRIDGE_SERVER_COUNT: "9",
     WEIGHBRIDGE_WORKER_COUNT: "9",
@@ -57,7 +57,7 @@ test("a training obeys no variable of another job: address, port, count, rank, r
     ],
   );
   const portsApart = (configs: typeof alone) =>
-    configs.map(({ port, schedulerPort, ...config }) => ({ ...config, isScheduler: port === schedulerPort }));
+    configs.map(({ listenPort, schedulerPort, ...config }) => ({ ...config, isScheduler: listenPort === schedulerPort }));
   assert.deepEqual(portsApart(beside), portsApart(alone));
 });
 
@@ -75,7 +75,8 @@ test("a training refuses an unknown variable of ours, with the nearest", async (
 });
 
 test("a training's scheduler has the port that was asked for", async () => {
-  const { processes, scheduler } = await planProcesses({ plan: planTraining("lenet", { ...FLAGS, schedulerPort: 9700 }) }, {});
+  const plan = planTraining("lenet", { ...FLAGS, schedulerPort: 9700 });
+  const { processes, scheduler } = planProcesses({ plan }, 9800, {});
   assert.equal(scheduler.schedulerPort, 9700);
   for (const { env } of processes) assert.equal(loadConfig({ env }).schedulerPort, 9700);
 });
@@ -86,7 +87,7 @@ test("a training whose port is taken is refused before it makes its directory", 
   const { port: schedulerPort } = taken.address() as AddressInfo;
   const checkpointDir = join(temporaryDirectory("train-port"), "runs");
   const plan = planTraining("mf", { ...FLAGS, checkpoint: true, checkpointDir, schedulerPort });
-  const run = runTraining(plan, false, new StandardOutput(process.stdout));
+  const run = runTraining(plan, { compares: false }, new StandardOutput(process.stdout));
   await assert.rejects(run, throwsCode("PORT_IN_USE", new RegExp(String(schedulerPort)))).finally(() => taken.close());
   assert.ok(!existsSync(checkpointDir));
 });

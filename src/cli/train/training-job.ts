@@ -4,23 +4,25 @@ import { dirname, resolve } from "node:path";
 import { ownEnvironment } from "../../node/config/config-environment.ts";
 import type { KeyName, Role } from "../../node/config/node-config.ts";
 import { engineFlags } from "../../node/engine-flags.ts";
-import { freePort } from "../../node/launcher/free-port.ts";
+import { forgetLastJob } from "../../node/last-job.ts";
 import { Job } from "../../node/launcher/job.ts";
 import { type JobPlan, modulePath, type Program, planJob } from "../../node/launcher/job-plan.ts";
 import { LineStream, tagLines } from "../../node/launcher/node-output.ts";
 import type { NodeProcess, ProcessEnd } from "../../node/launcher/node-process.ts";
 import { FAILED_EXIT_CODE } from "../../node/launcher/process-errors.ts";
-import { checkSchedulerAddress, copyLostText, exitCodeOf, forwardEnds, givenUpText, schedulerTexts, serverLostText } from "../launch.ts";
+import { RESUME_AUTO } from "../command-parts.ts";
+import { atFreePort, copyLostText, exitCodeOf, forwardEnds, givenUpText, schedulerText, serverLostText } from "../launch.ts";
+import { printNotice } from "../notices.ts";
 import type { StandardOutput } from "../standard-output.ts";
 import { causeText, closingOf, endLines, shortCause } from "./closing-lines.ts";
+import { measureAlone } from "./compared-process.ts";
 import { parseReport } from "./report.ts";
 import { continueRun, createRun, tidyRun } from "./run-directory.ts";
 import { requireData, requireSamples } from "./task-data.ts";
-import { stepsDone, type TrainPlan } from "./train-plan.ts";
+import { defaultDirectory, stepsDone, type TrainPlan } from "./train-plan.ts";
 import { findProgress } from "./training-progress.ts";
 import { nearPath, TrainingScreen } from "./training-screen.ts";
 
-const LOOPBACK = "127.0.0.1";
 /** Short: when a process of a training exits, it has nothing left to do. */
 const EXIT_GRACE_MS = 1000;
 /**
@@ -47,7 +49,9 @@ const READ_KEYS: readonly KeyName[] = [
   "outboxBytesMax",
   "arenaBytesMax",
   "wakefulLoop",
+  "sharedMemory",
   "logLevel",
+  "logFormat",
 ];
 
 /** A plan, and where its checkpoints are. */
@@ -59,18 +63,26 @@ export type Run = {
   readonly resumedFrom?: string;
 };
 
+export type RunOptions = {
+  /** Where to resume from. */
+  readonly resume?: string | undefined;
+  /** Whether one process makes the same training first. */
+  readonly compares: boolean;
+};
+
 /**
  * Returns the exit code. Throws, before anything starts, if the plan, the directory for checkpoints or the data is
  * wrong, or the port is taken.
  */
-export async function runTraining(wanted: TrainPlan, isResumed: boolean, output: StandardOutput): Promise<number> {
+export async function runTraining(wanted: TrainPlan, { resume, compares }: RunOptions, output: StandardOutput): Promise<number> {
   requireData(wanted);
   await requireSamples(wanted);
-  if (wanted.schedulerPort !== undefined) await checkSchedulerAddress((await planProcesses({ plan: wanted })).scheduler);
-  const run = isResumed ? await resumedRun(wanted) : newRun(wanted);
-  const { processes, scheduler, serversOf, workerOf } = await planProcesses(run);
+  const { schedulerPort } = (await atFreePort((port) => planProcesses({ plan: wanted }, port))).scheduler;
+  const aloneRate = compares ? await measureAlone(wanted) : undefined; // it may be ended: nothing has to be tidied yet
+  const run = resume === undefined ? newRun(wanted) : await resumedRun(wanted, resume);
+  const { processes, scheduler, serversOf, workerOf } = planProcesses(run, schedulerPort);
   const { plan, directory, resumedFrom } = run;
-  const where = { runDirectory: directory, resumedFrom, ...schedulerTexts(scheduler) };
+  const where = { runDirectory: directory, resumedFrom, scheduler: schedulerText(scheduler), aloneRate };
   const screen = new TrainingScreen({ out: process.stdout, plan, ...where });
   screen.open();
   const job = new Job({
@@ -90,12 +102,15 @@ export async function runTraining(wanted: TrainPlan, isResumed: boolean, output:
   const release = forwardEnds(job, output);
   const outcome = await job.outcome;
   release();
+  forgetLastJob();
   if (directory !== undefined) await tidyRun(directory);
-  const hasResult = screen.close();
+  const hasResult = screen.close(outcome.kind === "incomplete" ? outcome.names : []);
   const { position, isTraining } = screen;
   const checkpoint = screen.checkpoint ?? (resumedFrom === undefined ? undefined : nearPath(resumedFrom));
-  for (const line of endLines({ outcome, hasResult, position, plan, checkpoint, isTraining })) process.stderr.write(`${line}\n`);
-  return outcome.kind === "done" && !hasResult ? FAILED_EXIT_CODE : exitCodeOf(outcome);
+  for (const line of endLines({ outcome, hasResult, position, plan, checkpoint, isTraining })) printNotice(line);
+  // A training may lose workers: its summary names them.
+  if (outcome.kind === "done" || outcome.kind === "incomplete") return hasResult ? 0 : FAILED_EXIT_CODE;
+  return exitCodeOf(outcome);
 }
 
 function newRun(plan: TrainPlan): Run {
@@ -103,32 +118,37 @@ function newRun(plan: TrainPlan): Run {
 }
 
 /**
- * If --checkpoint-dir names a checkpoint, the next ones are saved beside it; if later ones are there, in a run of their
- * own.
+ * Continues a run, or a checkpoint, that is named, or the newest run of the directory for checkpoints. The next ones
+ * are saved beside the one that it continues from; if later ones are there, in a run of their own. What is named, and a
+ * directory for checkpoints besides, are read and written.
  */
-async function resumedRun(plan: TrainPlan): Promise<Run> {
-  const { position, path } = await findProgress(plan);
-  const given = plan.checkpointDir ?? "";
+async function resumedRun(plan: TrainPlan, resume: string): Promise<Run> {
+  const given = resume === RESUME_AUTO ? (plan.checkpointDir ?? "") : resume;
+  const { position, path } = await findProgress({ ...plan, checkpointDir: given });
+  const { checkpointDir: chosen = "" } = plan;
+  if (resume !== RESUME_AUTO && chosen !== defaultDirectory(plan.task))
+    return { plan: { ...plan, startsAt: position }, directory: resolve(createRun(chosen)), resumedFrom: path };
   const directory = await continueRun(path, stepsDone(plan, position));
   const beside = resolve(given) === path ? dirname(given) : given;
   const checkpointDir = directory === dirname(path) ? beside : nearPath(dirname(directory));
   return { plan: { ...plan, startsAt: position, checkpointDir }, directory, resumedFrom: path };
 }
 
-/** Throws BAD_CONFIG. */
-export async function planProcesses({ plan, directory, resumedFrom }: Run, env: NodeJS.ProcessEnv = process.env): Promise<JobPlan> {
+/** `schedulerPort`: unless the plan names one. Throws BAD_CONFIG. */
+export function planProcesses({ plan, directory, resumedFrom }: Run, schedulerPort: number, env: NodeJS.ProcessEnv = process.env): JobPlan {
   return planJob({
     commandLine: {
-      serverCount: plan.servers,
-      workerCount: plan.workers,
-      ...(plan.workersMax === undefined ? {} : { workerCountMax: plan.workersMax }),
+      servers: plan.servers,
+      workers: plan.workers,
+      ...(plan.workersMax === undefined ? {} : { workersMax: plan.workersMax }),
       replicas: plan.replicas,
+      ...(plan.logFormat === undefined ? {} : { logFormat: plan.logFormat }),
       ...(plan.schedulerPort === undefined ? {} : { schedulerPort: plan.schedulerPort }),
       ...(directory === undefined ? {} : { checkpointDir: directory }),
       ...(resumedFrom === undefined ? {} : { restore: resumedFrom }),
     },
     env: ownEnvironment(env, READ_KEYS),
-    defaults: { schedulerPort: await freePort(LOOPBACK), logLevel: "error", stateDir: "none" },
+    defaults: { schedulerPort, logLevel: "error", stateDir: "none" },
     programOf: ({ role }) => programOf(role, plan),
   });
 }

@@ -8,7 +8,8 @@ const { WEIGHBRIDGE_ROLE: role = "node", WEIGHBRIDGE_RANK: rank = "" } = process
 let own: TrainingRole | undefined;
 
 endProcess({
-  name: role === "scheduler" ? role : `${role} ${rank}`,
+  name: role === "scheduler" ? role : `${role}/${rank}`,
+  leave: async () => await own?.leave?.(),
   position: () => own?.position ?? "before the first step",
   run: async () => {
     const { openRole } = await import("./training-role.ts");

@@ -2,9 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { WeighbridgeError } from "../../base/errors.ts";
 import { idOf, type Role } from "../../wire/node-id.ts";
 import type { NodeState, RosterEntry } from "../../wire/roster.ts";
-import { type JobState, jobState, RosterLines, serverPosition } from "./training-role.ts";
+import { type JobState, jobState, RosterLines, serverPosition, whenFenced } from "./training-role.ts";
 
 function judge(servers: readonly NodeState[], workers: readonly NodeState[], workerCount: number = workers.length): JobState {
   const entry = (role: "server" | "worker", rank: number, state: NodeState): RosterEntry => ({
@@ -43,6 +44,20 @@ test("a job fails with a server, by name (TrainingRole.V2)", () => {
   assert.deepEqual(judge(["alive", "dead"], ["alive"]), { kind: "failed", reason: "server 1 died, and the parameters with it" });
 });
 
+test("a server's process ends when it is FENCED, also before it listens, and not when it closes (TrainingRole.V3)", async () => {
+  const fenced = new WeighbridgeError("FENCED", "server 0 was replaced");
+  const closed = new WeighbridgeError("CLOSED", "this node was closed");
+  const listeners: ((error: WeighbridgeError) => void)[] = [];
+  const whenOver = (ended: (error: WeighbridgeError) => void): (() => boolean) => {
+    listeners.push(ended);
+    return () => false;
+  };
+  const later = whenFenced({ failure: undefined, whenOver });
+  for (const error of [closed, fenced]) listeners[0]?.(error);
+  assert.equal(await later, fenced);
+  assert.equal(await whenFenced({ failure: fenced, whenOver }), fenced);
+});
+
 test("of the two processes of a server that stop, one says that it is the standby", () => {
   assert.equal(serverPosition(idOf("server", 1), 7), "after clock 7");
   assert.equal(serverPosition(idOf("standby", 1), 7), "as its standby after clock 7");
@@ -62,7 +77,13 @@ test("says who has which rank when all are there, and not before", () => {
   const news = new RosterLines({ serverCount: 1, workerCount: 2 });
   assert.deepEqual(news.since({ version: 1, nodes: [entry("worker", 1), entry("server", 0)] }), []);
   const complete = [entry("worker", 1), entry("server", 0), entry("worker", 0)];
-  assert.equal(news.since({ version: 2, nodes: complete }).length, 4);
+  assert.deepEqual(news.since({ version: 2, nodes: complete }), [
+    "server/0 ready  127.0.0.1:40  server-label",
+    "worker/0 ready  worker-label",
+    "worker/1 ready  worker-label",
+  ]);
+  const mindspore = new RosterLines({ serverCount: 1, workerCount: 2, logFormat: "mindspore" });
+  assert.equal(mindspore.since({ version: 1, nodes: complete }).at(-1), "Start the scheduler node is successful!");
   assert.deepEqual(news.since({ version: 3, nodes: complete }), []);
 });
 
@@ -71,7 +92,7 @@ test("says nothing of processes that end when the job is done, whoever died befo
   const nodes = (...workers: NodeState[]): RosterEntry[] => workers.map((state, rank) => entry("worker", rank, state));
   const [server, standby] = [entry("server", 0), { ...entry("standby", 0), token: "t" }];
   news.since({ version: 1, nodes: [...nodes("alive", "alive"), server, standby] });
-  assert.deepEqual(news.since({ version: 2, nodes: [...nodes("dead", "alive"), server, standby] }), ["worker 0 is dead"]);
+  assert.deepEqual(news.since({ version: 2, nodes: [...nodes("dead", "alive"), server, standby] }), ["worker/0 is dead"]);
   assert.deepEqual(news.since({ version: 3, nodes: [...nodes("dead", "left"), server, { ...standby, state: "left" }] }), []);
   const promoted: RosterEntry = { ...server, incarnation: 2, token: "t", continues: 1 };
   assert.deepEqual(news.since({ version: 4, nodes: [...nodes("dead", "left"), promoted, { ...standby, state: "left" }] }), []);
@@ -80,5 +101,5 @@ test("says nothing of processes that end when the job is done, whoever died befo
 test("later says who died, and nothing of those who leave", () => {
   const news = new RosterLines({ serverCount: 0, workerCount: 2 });
   news.since({ version: 1, nodes: [entry("worker", 0), entry("worker", 1)] });
-  assert.deepEqual(news.since({ version: 2, nodes: [entry("worker", 0, "left"), entry("worker", 1, "dead")] }), ["worker 1 is dead"]);
+  assert.deepEqual(news.since({ version: 2, nodes: [entry("worker", 0, "left"), entry("worker", 1, "dead")] }), ["worker/1 is dead"]);
 });

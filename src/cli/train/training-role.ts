@@ -6,12 +6,14 @@
 //       leave after the result is reported (training-worker.ts), and the units of those that died went to others.
 //   TrainingRole.V2. A job has failed when a server is dead, because its parameters are lost, or when every worker is
 //       dead.
+//   TrainingRole.V3. A server that was replaced while it was silent (FENCED) ends at once: the job goes on without it.
 
-import { WeighbridgeError } from "../../base/errors.ts";
+import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import type { ClusterNode } from "../../cluster/cluster-node.ts";
 import { loadConfig } from "../../node/config/config.ts";
-import type { NodeConfig } from "../../node/config/node-config.ts";
-import { RosterChanges, registrationLines } from "../../node/run-scheduler.ts";
+import type { LogFormat, NodeConfig } from "../../node/config/node-config.ts";
+import { recordScheduler } from "../../node/last-job.ts";
+import { RosterChanges, readyLines, registrationLines } from "../../node/run-scheduler.ts";
 import type { ScheduledRoster } from "../../scheduler/scheduler-options.ts";
 import type { ServerNode } from "../../server/server-node.ts";
 import { nameOf, roleOf } from "../../wire/node-id.ts";
@@ -23,6 +25,8 @@ export interface TrainingRole {
   readonly position: string;
   /** Runs until the job is done. Throws the error that ends it early. */
   run(): Promise<void>;
+  /** Hands over to another process, where there is one that may go on. */
+  leave?(): Promise<void>;
 }
 
 /** The role of this process; `planJson` was written by cli/train.ts. Throws BAD_CONFIG. */
@@ -59,12 +63,18 @@ class Attendant implements TrainingRole {
     await node.close();
   }
 
+  async leave(): Promise<void> {
+    if (this.#config.replicas > 1) await this.#server?.leave();
+  }
+
   async #start(options: { readonly onRoster: (roster: RosterView) => void }): Promise<ClusterNode> {
+    if (this.#config.role === "scheduler") recordScheduler({ launcher: process.ppid });
     if (this.#config.role === "scheduler")
       return await (await import("../../node/scheduler-root.ts")).startScheduler(this.#config, options);
     const node = await (await import("../../node/server-root.ts")).startServer(this.#config, options);
     this.#server = node;
     this.#retired = node.retired;
+    void whenFenced(node).then((error) => this.#over.reject(error)); // TrainingRole.V3
     return node;
   }
 
@@ -77,6 +87,17 @@ class Attendant implements TrainingRole {
     if (state.kind === "done" && !isWaitedFor) this.#over.resolve();
     if (state.kind === "failed") this.#over.reject(new WeighbridgeError("NODE_DEAD", state.reason));
   }
+}
+
+/** Resolves with its error when this node hears that another has its place, also if that was before. */
+export async function whenFenced(node: Pick<ClusterNode, "failure" | "whenOver">): Promise<WeighbridgeError> {
+  return await new Promise((resolve) => {
+    const look = (error: WeighbridgeError | undefined): void => {
+      if (isWeighbridgeError(error, "FENCED")) resolve(error);
+    };
+    node.whenOver(look);
+    look(node.failure);
+  });
 }
 
 /** Of a server that stops: a rank may be held by two. */
@@ -110,10 +131,14 @@ function named(entries: readonly RosterEntry[]): string {
 export class RosterLines {
   readonly #changes: RosterChanges;
   readonly #nodeCount: number;
+  readonly #isMindspore: boolean;
   #isStarted = false;
 
-  constructor(counts: { readonly serverCount: number; readonly workerCount: number; readonly replicas?: number | undefined }) {
+  constructor(
+    counts: Pick<NodeConfig, "serverCount" | "workerCount"> & { readonly replicas?: number | undefined; readonly logFormat?: LogFormat },
+  ) {
     this.#changes = new RosterChanges(counts);
+    this.#isMindspore = counts.logFormat === "mindspore";
     this.#nodeCount = counts.serverCount * (counts.replicas ?? 1) + counts.workerCount;
   }
 
@@ -123,11 +148,11 @@ export class RosterLines {
     if (this.#isStarted) {
       const isDone = jobState(roster, { workerCount: 0 }).kind === "done"; // then servers end, in any order
       // A worker that leaves is done.
-      return changes.filter((sentence) => !sentence.endsWith("has left") && (!isDone || sentence.startsWith("worker ")));
+      return changes.filter((sentence) => !sentence.endsWith("has left") && (!isDone || sentence.startsWith("worker/")));
     }
     const { nodes } = roster;
     if (nodes.length < this.#nodeCount || nodes.some(({ state }) => state !== "alive")) return [];
     this.#isStarted = true;
-    return registrationLines(nodes);
+    return this.#isMindspore ? registrationLines(nodes) : readyLines(nodes);
   }
 }

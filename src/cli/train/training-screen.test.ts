@@ -20,6 +20,7 @@ type Circumstances = {
   readonly resumedFrom?: string;
   readonly has?: (packageName: string) => boolean;
   readonly hasBench?: boolean;
+  readonly aloneRate?: number;
 };
 
 function show({
@@ -30,6 +31,7 @@ function show({
   resumedFrom,
   has = () => false,
   hasBench = true,
+  aloneRate,
 }: Circumstances): Shown {
   let written = "";
   const stream = new Writable({
@@ -41,19 +43,21 @@ function show({
   const out = Object.assign(stream, { isTTY, columns });
   const where = {
     scheduler: "127.0.0.1:9700",
-    statusCommand: "npx weighbridge status --scheduler-port 9700",
     runDirectory: "/here/run-3",
     resumedFrom,
+    aloneRate,
   };
   const screen = new TrainingScreen({ out: out as unknown as NodeJS.WriteStream, plan, now, has, hasBench, ...where });
   return { screen, text: () => stripVTControlCharacters(written), out };
 }
 
 function progress(rank: number, changes: object = {}): WorkerReport & { readonly kind: "progress" } {
-  return { kind: "progress", rank, epoch: 1, step: 5, loss: 0.5, sampleCount: 160, seconds: 1, waitShare: 0.25, ...changes };
+  const counts = { epoch: 1, step: 5, loss: 0.5, sampleCount: 160, seconds: 1, waitShare: 0.25, sendShare: 0.05 };
+  return { kind: "progress", rank, ...counts, exchanges: [], ...changes };
 }
 
-const DONE: WorkerReport = { ...progress(0), kind: "done", repeatedCount: 0, byteCount: 1_234_567, step: 10, sampleCount: 320 };
+const { exchanges: _none, ...WORKER } = progress(0);
+const DONE: WorkerReport = { ...WORKER, kind: "done", repeatedCount: 0, byteCount: 1_234_567, step: 10, sampleCount: 320 };
 const RESULT: WorkerReport = {
   kind: "result",
   result: {
@@ -72,12 +76,14 @@ test("losses are told in MindSpore's words", () => {
   assert.match(text(), /^ {2}epoch: 1 step: 1, loss is 2\.302287$/m);
 });
 
-test("progress sums up the workers: steps, rate, time left, waiting, loss", () => {
+test("progress sums up the workers: steps, rate, time left, where the time goes, loss", () => {
   const { screen, text } = show({ isTTY: true, columns: 120 });
   screen.show(progress(0));
-  screen.show(progress(1, { loss: 1, waitShare: 0.35 }));
+  // worker 1 is ready 3 ms after worker 0, which waits for 4 ms
+  screen.show(progress(0, { exchanges: [[1, 1000, 1000, 4000]] }));
+  screen.show(progress(1, { loss: 1, waitShare: 0.35, exchanges: [[1, 4000, 4000, 1000]] }));
   const line = text().split("\r").at(-1) ?? "";
-  assert.match(line, /━ *─*.* step {2}5\/10 {2}1 s left {2}5\.0 steps\/s {2}waiting 30\.0 % {2}loss 0\.750$/);
+  assert.match(line, /━ *─*.* step {2}5\/10 {2}1 s left {2}5\.0 steps\/s {2}compute 65 send 5 servers 21 workers 9 % {2}loss 0\.750$/);
 });
 
 test("what to try next says what to install for it, where it is not there", () => {
@@ -103,9 +109,29 @@ test("the bench is a thing to try next where it came along", () => {
 test("what runs, where it can be asked, and where it saves are told first", () => {
   const { screen, text } = show({ isTTY: false, resumedFrom: "/here/run-3/step-10", plan: { ...PLAN, startsAt: { epoch: 1, step: 0 } } });
   screen.open();
-  assert.match(text(), /^ {2}address {2}127\.0\.0\.1:9700, for npx weighbridge status --scheduler-port 9700$/m);
+  assert.match(text(), /^ {2}address {2}127\.0\.0\.1:9700, for npx weighbridge status$/m);
   assert.match(text(), /^ {2}resumed {2}at epoch 2 step 1, from \/here\/run-3\/step-10$/m);
   assert.match(text(), /^ {2}saves {4}after each epoch, in \/here\/run-3$/m);
+});
+
+test("the opening and the summary fit a terminal of 80 columns; commands are not folded", () => {
+  const big = planTraining("lenet", {
+    workers: { least: 2, most: 32 },
+    servers: 16,
+    replicas: 2,
+    seed: 1,
+    checkpoint: true,
+    overlap: false,
+  });
+  const { screen, text } = show({ isTTY: true, plan: { ...big, checkpointEvery: "60s" }, resumedFrom: "/here/run-3/step-10" });
+  screen.open();
+  screen.show({ kind: "ready", rank: 0, data: "MNIST, ".repeat(12), model: "LeNet-5, ".repeat(12) } as WorkerReport);
+  screen.show({ ...DONE, cache: { device: 70, host: 10, server: 20 } } as WorkerReport);
+  screen.show(RESULT);
+  screen.close(Array.from({ length: 12 }, (_, rank) => `worker/${rank}`));
+  const lines = text().split(/[\r\n]/);
+  for (const line of lines) assert.ok(/^ +npx /.test(line) || line.length <= 80, `${line.length}: ${line}`);
+  assert.ok(lines.filter((line) => line.startsWith("           ")).length > 3, "what does not fit continues below the facts");
 });
 
 test("a terminal that changes its width gets its line anew at once", () => {
@@ -114,7 +140,7 @@ test("a terminal that changes its width gets its line anew at once", () => {
   out.columns = 60;
   out.emit("resize");
   const line = text().split("\r").at(-1)?.trimEnd() ?? "";
-  assert.match(line, /^ {2}step {2}3\/10 .*waiting/);
+  assert.match(line, /^ {2}step {2}3\/10 .*servers/);
   assert.ok(line.length < 60, line);
   screen.close();
   assert.equal(out.listenerCount("resize"), 0);
@@ -180,7 +206,7 @@ test("elsewhere than on a terminal nothing is written over", () => {
   screen.show(progress(0));
   screen.note("something");
   assert.doesNotMatch(text(), /\r/);
-  assert.match(text(), /^ {2}step {2}3\/10 .* waiting 25\.0 %/m);
+  assert.match(text(), /^ {2}step {2}3\/10 .* servers 25 %/m);
 });
 
 test("the summary tells quality, throughput and where the checkpoint lies", () => {
@@ -193,9 +219,19 @@ test("the summary tells quality, throughput and where the checkpoint lies", () =
   assert.match(text(), /✓ 10 steps in 1\.0 s/);
   assert.match(text(), /accuracy {5}98 %\n {2}objective {4}97\.5 %: reached/);
   assert.match(text(), /throughput {3}640 samples\/s, 10 steps\/s/);
+  assert.match(text(), /time {9}of workers: computing 70\.0 %, sending 5\.0 %, waiting for servers 25\.0 %, for other workers 0\.0 %/);
   assert.match(text(), /moved {8}2\.47 MB/);
   assert.match(text(), /checkpoint {3}\/here\/step-10/);
   assert.doesNotMatch(text(), /repeated/);
+});
+
+test("a job that is compared with one process says what it has gained", () => {
+  const { screen, text } = show({ isTTY: false, aloneRate: 8 });
+  screen.open();
+  for (const report of [progress(0), DONE, RESULT]) screen.show(report);
+  screen.close();
+  assert.match(text(), /^ {2}compared with one process, which makes 8\.0 steps\/s$/m);
+  assert.match(text(), /throughput {3}640 samples\/s, 10 steps\/s, 1\.25 of one process$/m);
 });
 
 test("work that was repeated after a death is told", () => {
@@ -204,6 +240,14 @@ test("work that was repeated after a death is told", () => {
   screen.show(RESULT);
   screen.close();
   assert.match(text(), /repeated {5}3 parts of batches/);
+});
+
+test("the summary names the workers that the training has lost", () => {
+  const { screen, text } = show({ isTTY: false });
+  screen.show(DONE);
+  screen.show(RESULT);
+  screen.close(["worker 1"]);
+  assert.match(text(), /lost {9}worker 1: the others have done their work/);
 });
 
 test("where rows were found is told of workers that keep some", () => {

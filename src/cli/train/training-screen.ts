@@ -4,10 +4,12 @@
 import { relative } from "node:path";
 import { styleText } from "node:util";
 import { countsText } from "../../node/run-scheduler.ts";
+import { engineConsistency } from "../../store/consistency.ts";
 import { isBenchHere } from "../bench.ts";
-import { foldLine, number } from "../terminal-text.ts";
-import { COLUMNS_DEFAULT, LiveLine } from "./live-line.ts";
-import { fitProgress, lossText, progressFacts, type Standing } from "./progress-line.ts";
+import { STATUS_COMMAND } from "../notices.ts";
+import { columnsOf, foldLine, number } from "../terminal-text.ts";
+import { LiveLine } from "./live-line.ts";
+import { fitProgress, lossText, progressFacts, rateText, type Standing, type TimeShares } from "./progress-line.ts";
 import type { Progress, Result, WorkerReport } from "./report.ts";
 import { isInstalled } from "./task-data.ts";
 import {
@@ -21,6 +23,7 @@ import {
   type TrainPlan,
 } from "./train-plan.ts";
 import { type Done, type Styler, summaryLines } from "./training-summary.ts";
+import { WaitSplit } from "./wait-split.ts";
 
 /**
  * Without a terminal: the least time between two progress lines, and their least distance as a share of the time so
@@ -29,6 +32,10 @@ import { type Done, type Styler, summaryLines } from "./training-summary.ts";
 const PLAIN_LINE_MS = 2000;
 const PLAIN_LINE_SHARE = 0.05;
 const FIRST_PROGRESS_SECONDS = 0.3;
+/** Of what runs, and where: "cluster", "address", … */
+const LABEL_CHARS = 9;
+
+type RankedProgress = Progress & { readonly rank: number };
 
 export type ScreenOptions = {
   readonly out: NodeJS.WriteStream;
@@ -37,9 +44,10 @@ export type ScreenOptions = {
   readonly runDirectory?: string | undefined;
   /** The checkpoint that it continues from. */
   readonly resumedFrom?: string | undefined;
-  /** The scheduler's address, and the command that shows its status. */
+  /** The scheduler's address. */
   readonly scheduler: string;
-  readonly statusCommand: string;
+  /** Steps a second that one process makes of the same training, if that was measured. */
+  readonly aloneRate?: number | undefined;
   /** In milliseconds. */
   readonly now?: () => number;
   /** Whether an npm package is installed. */
@@ -54,8 +62,9 @@ export class TrainingScreen {
   readonly #line: LiveLine;
   readonly #style: Styler;
   readonly #now: () => number;
-  readonly #progress = new Map<number, Progress>();
+  readonly #progress = new Map<number, RankedProgress>();
   readonly #done = new Map<number, Done>();
+  readonly #split: WaitSplit;
   #ready: (WorkerReport & { readonly kind: "ready" }) | undefined;
   #checkpoint: string | undefined;
   #result: Result | undefined;
@@ -71,6 +80,8 @@ export class TrainingScreen {
     this.#plan = plan;
     this.#now = now;
     this.#line = new LiveLine(out);
+    const { workers: workerCount, consistency } = plan;
+    this.#split = new WaitSplit({ workerCount, staleness: engineConsistency(consistency).staleness ?? Infinity });
     this.#style = (style, text) => styleText(style, text, { stream: out });
   }
 
@@ -93,17 +104,17 @@ export class TrainingScreen {
   open(): void {
     const { task, servers, workers, workersMax, replicas, consistency, batchSize, startsAt } = this.#plan;
     const counts = { serverCount: servers, workerCount: workers, replicas };
-    const { runDirectory, resumedFrom, scheduler, statusCommand } = this.#options;
+    const { runDirectory, resumedFrom, scheduler, aloneRate } = this.#options;
+    const most = workersMax === undefined ? "" : ` (up to ${workersMax})`;
     this.#print("");
     this.#print(`  ${this.#style("bold", "Weighbridge")}  ${TASKS[task].title}`);
     this.#print("");
-    this.#print(
-      `  cluster  1 scheduler, ${countsText(counts)}${workersMax === undefined ? "" : ` (up to ${workersMax})`}, each its own process; ${consistencyText(consistency)}`,
-    );
-    this.#print(`  address  ${scheduler}, for ${statusCommand}`);
-    if (resumedFrom !== undefined) this.#print(`  resumed  at ${positionText(startsAt)}, from ${nearPath(resumedFrom)}`);
-    this.#print(`  batches  of ${number(batchSize)}, ${number(stepsPerEpoch(this.#plan))} steps an epoch`);
-    if (runDirectory !== undefined) this.#print(`  saves    ${savesText(this.#plan)}, in ${nearPath(runDirectory)}`);
+    this.#tell("cluster", `1 scheduler, ${countsText(counts)}${most}, each its own process; ${consistencyText(consistency)}`);
+    this.#tell("address", `${scheduler}, for ${STATUS_COMMAND}`);
+    if (resumedFrom !== undefined) this.#tell("resumed", `at ${positionText(startsAt)}, from ${nearPath(resumedFrom)}`);
+    this.#tell("batches", `of ${number(batchSize)}, ${number(stepsPerEpoch(this.#plan))} steps an epoch`);
+    if (aloneRate !== undefined) this.#tell("compared", `with one process, which makes ${rateText(aloneRate)} steps/s`);
+    if (runDirectory !== undefined) this.#tell("saves", `${savesText(this.#plan)}, in ${nearPath(runDirectory)}`);
     this.#draw("  starting …");
   }
 
@@ -112,8 +123,8 @@ export class TrainingScreen {
       case "ready":
         if (this.#ready !== undefined) return;
         this.#ready = report;
-        this.#print(`  data     ${report.data}`);
-        this.#print(`  model    ${report.model}`);
+        this.#tell("data", report.data);
+        this.#tell("model", report.model);
         this.#print("");
         return;
       case "loss":
@@ -124,6 +135,7 @@ export class TrainingScreen {
       case "progress":
         this.#startedAt ??= this.#now() - report.seconds * 1000;
         this.#progress.set(report.rank, report);
+        this.#split.take(report.rank, report.exchanges);
         this.#showProgress();
         return;
       case "checkpoint":
@@ -142,25 +154,35 @@ export class TrainingScreen {
 
   /** Prints a line that is not a report above the live line. */
   note(line: string): void {
-    const columns = this.#line.isLive ? this.#options.out.columns || COLUMNS_DEFAULT : Infinity;
-    for (const part of foldLine(`  ${line}`, { columns, indent: 2 })) this.#print(part);
+    for (const part of foldLine(`  ${line}`, { columns: this.#columns, indent: 2 })) this.#print(part);
   }
 
-  /** Prints the summary; returns false if there is none, because the training did not reach its end. */
-  close(): boolean {
+  /**
+   * Prints the summary, with the names of processes that were ended because they were dead; returns false if there is
+   * none, because the training did not reach its end.
+   */
+  close(lost: readonly string[] = []): boolean {
     this.#line[Symbol.dispose]();
     const result = this.#result;
     if (result === undefined || this.#done.size === 0) return false;
     const summary = {
       plan: this.#plan,
       done: [...this.#done.values()],
+      times: this.#times([...this.#done.values()]),
+      aloneRate: this.#options.aloneRate,
       result,
       checkpoint: this.checkpoint,
+      lost,
       has: this.#options.has ?? isInstalled,
       hasBench: this.#options.hasBench ?? isBenchHere(),
     };
-    for (const line of summaryLines(summary, this.#style)) this.#print(line);
+    for (const line of summaryLines(summary, this.#style, this.#columns)) this.#print(line);
     return true;
+  }
+
+  /** Infinity if no terminal breaks lines. */
+  get #columns(): number {
+    return columnsOf(this.#options.out);
   }
 
   get #isQuiet(): boolean {
@@ -199,11 +221,21 @@ export class TrainingScreen {
       stepTotal: stepsToMake(this.#plan),
       batchSize,
       seconds: (this.#now() - startedAt) / 1000,
-      waitShare: sum(({ waitShare }) => waitShare) / latest.length,
+      times: this.#times(latest),
+      aloneRate: this.#options.aloneRate,
       loss: sum(({ loss }) => loss) / latest.length,
       epoch: Math.max(...latest.map(({ epoch }) => epoch)),
       epochs,
     };
+  }
+
+  /** The mean of these workers. */
+  #times(workers: readonly RankedProgress[]): TimeShares {
+    const mean = (of: (progress: RankedProgress) => number): number => workers.reduce((sum, each) => sum + of(each), 0) / workers.length;
+    const sending = mean(({ sendShare }) => sendShare);
+    const waiting = mean(({ waitShare }) => waitShare);
+    const forWorkers = mean((each) => each.waitShare * this.#split.othersShare(each.rank));
+    return { computing: Math.max(0, 1 - sending - waiting), sending, servers: waiting - forWorkers, workers: forWorkers };
   }
 
   /** If saves follow each other fast, not every one gets a line: the next line counts those without one. */
@@ -220,6 +252,12 @@ export class TrainingScreen {
 
   #draw(text: string): void {
     this.#line.draw((columns) => ({ text: text.slice(0, columns - 1), chars: Math.min(text.length, columns - 1) }));
+  }
+
+  /** Prints one fact of what runs, and where. */
+  #tell(label: string, text: string): void {
+    for (const line of foldLine(`  ${label.padEnd(LABEL_CHARS)}${text}`, { columns: this.#columns, indent: LABEL_CHARS }))
+      this.#print(line);
   }
 
   #print(line: string): void {

@@ -2,8 +2,8 @@
 // checkpoint is, and what to try next. Pure.
 
 import type { styleText } from "node:util";
-import { columnsText, compactNumber, number, percent } from "../terminal-text.ts";
-import { rateText } from "./progress-line.ts";
+import { columnsText, compactNumber, foldLine, number, percent } from "../terminal-text.ts";
+import { comparedText, rateText, type TimeShares } from "./progress-line.ts";
 import type { Result, WorkerReport } from "./report.ts";
 import { resumeCommand, samplesToVisit, stepsToMake, TASKS, type TrainPlan } from "./train-plan.ts";
 
@@ -15,8 +15,14 @@ export type Summary = {
   readonly plan: TrainPlan;
   /** One of each worker that reached the end. */
   readonly done: readonly Done[];
+  /** Where the time of these workers went. */
+  readonly times: TimeShares;
+  /** Steps a second of one process, if the job is compared with one. */
+  readonly aloneRate?: number | undefined;
   readonly result: Result;
   readonly checkpoint: string | undefined;
+  /** Processes that were killed, or declared dead and ended, by name. */
+  readonly lost: readonly string[];
   /** Whether an npm package is installed. */
   readonly has: (packageName: string) => boolean;
   readonly hasBench: boolean;
@@ -24,30 +30,40 @@ export type Summary = {
 
 const LABEL_CHARS = 13;
 
-/** The check mark is shown only if the objective was reached. */
-export function summaryLines({ plan, done, result, checkpoint, has, hasBench }: Summary, style: Styler): string[] {
+/** The check mark is shown only if the objective was reached. Commands are not folded, so that they can be copied. */
+export function summaryLines(summary: Summary, style: Styler, columns: number): string[] {
+  const { plan, checkpoint, has, hasBench } = summary;
+  const next = nextLines(tries(plan, { isSaved: checkpoint !== undefined, has, hasBench }), style);
+  const folded = closingFacts(summary, style).flatMap((line) => foldLine(line, { columns, indent: LABEL_CHARS }));
+  return [...folded, "", ...next, ""];
+}
+
+function closingFacts({ plan, done, times, aloneRate, result, checkpoint, lost }: Summary, style: Styler): string[] {
   const samples = samplesToVisit(plan);
   const steps = stepsToMake(plan);
   const seconds = Math.max(...done.map((report) => report.seconds));
   const mark = result.objective.isReached ? style("green", "✓") : style("yellow", "•");
   const repeated = Math.max(...done.map(({ repeatedCount }) => repeatedCount));
   const bytes = done.reduce((sum, { byteCount }) => sum + byteCount, 0);
-  const waiting = done.reduce((sum, { waitShare }) => sum + waitShare, 0) / done.length;
+  const rate = steps / seconds;
   return [
     `  ${mark} ${number(steps)} steps in ${seconds.toFixed(1)} s`,
     "",
     ...resultLines(result, style),
     "",
-    labelled("throughput", `${number(Math.round(samples / seconds))} samples/s, ${rateText(steps / seconds)} steps/s`),
+    labelled("throughput", `${number(Math.round(samples / seconds))} samples/s, ${rateText(rate)} steps/s${comparedText(rate, aloneRate)}`),
     labelled("moved", `${compactNumber(bytes)}B of gradients and values between workers and servers`),
-    labelled("waiting", `${percent(waiting)} of the workers' time, for parameters`),
+    labelled("time", timesText(times)),
     ...cacheLines(done),
     ...(repeated > 0 ? [labelled("repeated", `${number(repeated)} parts of batches, begun by workers that died`)] : []),
+    ...(lost.length > 0 ? [labelled("lost", `${lost.join(", ")}: the others have done their work`)] : []),
     ...(checkpoint === undefined ? [] : [labelled("checkpoint", checkpoint)]),
-    "",
-    ...nextLines(tries(plan, { isSaved: checkpoint !== undefined, has, hasBench }), style),
-    "",
   ];
+}
+
+function timesText({ computing, sending, servers, workers }: TimeShares): string {
+  const waits = `waiting for servers ${percent(servers)}, for other workers ${percent(workers)}`;
+  return `of workers: computing ${percent(computing)}, sending ${percent(sending)}, ${waits}`;
 }
 
 function labelled(label: string, text: string): string {

@@ -7,7 +7,7 @@ import { Deferred } from "../../base/deferred.ts";
 import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
 import { leaveTogether } from "./training-worker.ts";
 
-const WAIT = { deadlineMs: 20_000 };
+const WAIT = { timeoutMs: 20_000 };
 
 test("the first worker gives the word, once, and nobody leaves before (TrainingWorker.F1, TrainingWorker.F2)", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 1, workers: 3 });
@@ -71,7 +71,7 @@ test("a word that cannot be given is not taken as given", async () => {
     leaveTogether(first, () => Promise.reject(new Error("no")), WAIT).finally(() => failed.resolve()),
     /no/,
   );
-  const other = leaveTogether(second, () => Promise.resolve(), { deadlineMs: 300 });
+  const other = leaveTogether(second, () => Promise.resolve(), { timeoutMs: 300 });
   await leaving;
   await assert.rejects(other, { code: "DEADLINE" });
 });

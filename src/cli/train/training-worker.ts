@@ -17,9 +17,10 @@ import { resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
+import type { Log, Logger } from "../../base/log.ts";
 import type { StepEvent, TrainingCallback } from "../../faces/training/callbacks/callback.ts";
 import { alignClocks } from "../../faces/training/epoch-end.ts";
-import { lookupsOf, setParamPs } from "../../faces/training/network.ts";
+import { lookupsOf } from "../../faces/training/network.ts";
 import type { TrainingResult } from "../../faces/training/trainer.ts";
 import { stepName } from "../../node/checkpoint/checkpoint-directory.ts";
 import type { NodeConfig } from "../../node/config/node-config.ts";
@@ -28,19 +29,29 @@ import { textLog } from "../../node/text-log.ts";
 import { Model } from "../../node/training-devices.ts";
 import { startWorker } from "../../node/worker-root.ts";
 import type { WorkerNode } from "../../worker/worker-node.ts";
-import { openFlightsTask } from "./flights-task.ts";
-import { openLenetTask } from "./lenet-task.ts";
 import { causeOf } from "./process-end.ts";
 import { ProgressCheckpoint } from "./progress-checkpoint.ts";
 import { ProgressReport } from "./progress-report.ts";
-import { openRatingsTask } from "./ratings-task.ts";
 import { type RowHits, sendReport } from "./report.ts";
 import type { Task } from "./task.ts";
+import { openTask } from "./task-of-plan.ts";
 import { reachedText, type TrainPlan } from "./train-plan.ts";
 import type { TrainingRole } from "./training-role.ts";
 
 /** How long one wait for the others may take after an epoch or at the end. */
 const END_MS = 120_000;
+
+/** Warnings of a training as text, also if the nodes log only errors. */
+function textLogger(): Logger {
+  const log = textLog({ level: "warn", who: () => "training" });
+  const at =
+    (level: keyof Log): Logger[keyof Log] =>
+    (fields, message) => {
+      const { weighbridge: _node, ...others } = fields; // the line says who speaks
+      log[level](message, others);
+    };
+  return { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
+}
 
 export class TrainingWorker implements TrainingRole {
   readonly #config: NodeConfig;
@@ -65,8 +76,7 @@ export class TrainingWorker implements TrainingRole {
     const session = await Session.open(node);
     session.startRecord();
     const { network, loss, optimizer, metrics } = task;
-    const log = textLog({ level: "warn", who: () => "training" }); // also if the nodes log only errors
-    const model = new Model(network, { loss, optimizer, metrics, seed: this.#plan.seed, log });
+    const model = new Model(network, { loss, optimizer, metrics, seed: this.#plan.seed, logger: textLogger() });
     await this.#train({ task, node, session, model });
     await model.close();
     await session.close({ barrier: false }); // others may have died, and the servers see which nodes are left
@@ -75,7 +85,8 @@ export class TrainingWorker implements TrainingRole {
   async #train({ task, node, session, model }: Training): Promise<void> {
     const { epochs, batchSize, seed, consistency, overlap, devices, startsAt } = this.#plan;
     const isReporter = (): boolean => session.rank === reporterOf(node);
-    const report = new ProgressReport({ plan: this.#plan, rank: session.rank, isReporter });
+    const machineMs = Number(process.hrtime.bigint()) / 1e6 - performance.now();
+    const report = new ProgressReport({ plan: this.#plan, rank: session.rank, isReporter, machineMs });
     const checkpoint = new ProgressCheckpoint({
       plan: this.#plan,
       session,
@@ -84,7 +95,7 @@ export class TrainingWorker implements TrainingRole {
       isWhole: () => isWhole(node),
       meet: async (name, epoch) => {
         const mark = String(process.pid); // an earlier holder of this rank may have come
-        const [first] = await alignClocks(session, { name, epoch: epoch - 1 }, { deadlineMs: END_MS }, mark);
+        const [first] = await alignClocks(session, { name, epoch: epoch - 1 }, { timeoutMs: END_MS }, mark);
         return first?.rank === session.rank && first.mark === mark;
       },
       onSaved: (path, { epoch }) => sendReport({ kind: "checkpoint", path, epoch }),
@@ -105,7 +116,7 @@ export class TrainingWorker implements TrainingRole {
     const cache = this.#plan.cacheRows === 0 ? {} : { cache: rowHits(task) };
     sendReport({ kind: "done", rank: session.rank, ...totals(report, result), byteCount: bytesMoved(session), ...cache });
     if (result.hasLeft) return; // the others go on, and report
-    const wait = { deadlineMs: END_MS };
+    const wait = { timeoutMs: END_MS };
     await alignClocks(session, { name: "end", epoch: 0 }, wait); // a checkpoint is cut at a clock that all have reached
     const reportResult = async (): Promise<void> => {
       // NOT_FINITE: nothing is saved.
@@ -151,8 +162,8 @@ function isWhole({ roster }: WorkerNode): boolean {
   return roster.nodes.every(({ role, state, incarnation }) => role !== "worker" || (state !== "dead" && incarnation === 1));
 }
 
-function totals(report: ProgressReport, { seconds, waitShare, sampleCount, repeatedCount }: TrainingResult) {
-  return { ...report.latest, seconds, waitShare, sampleCount, repeatedCount };
+function totals(report: ProgressReport, { seconds, waitShare, sendShare, sampleCount, repeatedCount }: TrainingResult) {
+  return { ...report.latest, seconds, waitShare, sendShare, sampleCount, repeatedCount };
 }
 
 function bytesMoved(session: Session): number {
@@ -179,32 +190,12 @@ export async function leaveTogether(
   report: () => Promise<void>,
   wait: WaitOptions,
 ): Promise<void> {
-  let present = await session.rendezvous.meet(LEAVE, { generation: 0 }, wait);
+  let present = await session.rendezvous.meet(LEAVE, { generation: 0, ...wait });
   for (let generation = 1; ; generation++) {
     const isFirst = present[0]?.rank === session.rank;
     if (isFirst) await report(); // TrainingWorker.F1
-    present = await session.rendezvous.meet(LEAVE, { generation, value: isFirst ? REPORTED : "" }, wait);
+    present = await session.rendezvous.meet(LEAVE, { generation, value: isFirst ? REPORTED : "", ...wait });
     if (present.some(({ value }) => value === REPORTED)) return; // TrainingWorker.F2
-  }
-}
-
-/** With every weight on the servers. Throws what reading the data throws. */
-async function openTask(plan: TrainPlan): Promise<Task> {
-  const task = await open(plan);
-  setParamPs(task.network, { initInServer: true });
-  return task;
-}
-
-async function open(plan: TrainPlan): Promise<Task> {
-  const { task } = plan;
-  switch (task) {
-    case "lenet":
-      return openLenetTask(plan);
-    case "mf":
-      return openRatingsTask(plan);
-    case "wide-deep":
-    case "logistic":
-      return await openFlightsTask({ ...plan, task });
   }
 }
 

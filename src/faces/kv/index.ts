@@ -1,7 +1,9 @@
 // The door `weighbridge/kv`: ps-lite's words. Nodes are started by `weighbridge/node`.
 
 export type { WaitOptions } from "../../base/deferred.ts";
-export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+export { type ErrorCode, isWeighbridgeError, type UpdateOutcome, type UpdatePart, WeighbridgeError } from "../../base/errors.ts";
+export type { FinalizeOptions } from "../../cluster/cluster-node.ts";
+export type { ElementArray } from "../../kernel/elements.ts";
 export { type Cuts, type Slicer, sliceByRange } from "../../keys/key-list.ts";
 export type { Range } from "../../keys/key-range.ts";
 export type { Values } from "../../wire/kv-message.ts";

@@ -77,6 +77,24 @@ test("requests that come before their KVServer wait for it, in order", async () 
   assert.ok(long.every((value) => value === 3));
 });
 
+test("on a server that has all of its apps a request for another one fails at once, also one that waited (AppRegistry.A6)", async () => {
+  const cluster = await MemoryCluster.start();
+  new KVServer(cluster.server(), 0);
+  const kv = new KVWorker(cluster.worker(), 3);
+  const push = (): Promise<void> => kv.wait(kv.push(BigUint64Array.of(1n), Float32Array.of(2)));
+  const waiting = push();
+  const refused = { code: "UNKNOWN_APP", message: /no application 3, and there are others/, retryable: false };
+  const rejected = assert.rejects(waiting, refused);
+  await cluster.clock.advance(1000);
+  const beginMs = cluster.clock.nowMs();
+  cluster.server().server?.apps.complete("and there are others");
+  await cluster.run(rejected);
+  await assert.rejects(cluster.run(push()), refused);
+  assert.ok(cluster.clock.nowMs() - beginMs < 1000);
+  const known = new KVWorker(cluster.worker(), 0);
+  await cluster.run(known.wait(known.push(BigUint64Array.of(1n), Float32Array.of(2))));
+});
+
 test("requests for an app that nobody creates fail with UNKNOWN_APP after the time, and name it", async () => {
   const cluster = await MemoryCluster.start();
   const kv = new KVWorker(cluster.worker(), 3);

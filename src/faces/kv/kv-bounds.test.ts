@@ -99,7 +99,7 @@ test("a full queue refuses with QUEUE_FULL, sends nothing of that request, and r
   }, isFull);
   assert.ok(pushed >= 100 && pushed < 200, `${pushed}`);
   assert.equal(kv.simple.customer.tracker.nextTimestamp, pushed, "the refused one has no number");
-  await assert.rejects(cluster.run(kv.room({ deadlineMs: 10 })), (error) => isWeighbridgeError(error, "DEADLINE"));
+  await assert.rejects(cluster.run(kv.room({ timeoutMs: 10 })), (error) => isWeighbridgeError(error, "DEADLINE"));
   const room = kv.room();
   serverLink?.resume();
   await cluster.run(room);
@@ -176,7 +176,7 @@ test("a worker that does not read its answers costs the server a bounded amount,
   const framesBefore = cluster.server().metrics.framesReceived;
   const out = new Float32Array(1);
   for (let i = 0; i < 1000; i++) busy.push(keysOf(2n ** 60n), Float32Array.of(1));
-  await cluster.run(busy.wait(busy.pull(keysOf(2n ** 60n), out), { deadlineMs: 1 }));
+  await cluster.run(busy.wait(busy.pull(keysOf(2n ** 60n), out), { timeoutMs: 1 }));
   assert.equal(out[0], 1000);
   assert.ok(cluster.server().metrics.framesReceived - framesBefore <= 1010, "all of it was the other worker's");
   linkOf(cluster, 0).resume();

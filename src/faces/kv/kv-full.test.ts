@@ -87,7 +87,7 @@ test("a link to a full server is read elsewhere than in the arena, and served al
   new KVServer(cluster.server(), 0);
   const requester = new Requester(cluster, new KVWorker(cluster.worker(), 0));
   const session = await cluster.run(Session.open(cluster.worker().node));
-  const table = await cluster.run(session.embedding("table", { dim: 2 }));
+  const table = await cluster.run(session.embedding("table", { dim: 2, optimizer: "sum" }));
   const rows = Array.from({ length: 1000 }, (_, key) => key);
   await cluster.run(table.push(rows, new Float32Array(2000).fill(1)));
   const count = await requester.fill(16, BATCH);

@@ -186,7 +186,7 @@ test("a request that is never answered holds up nobody else", async () => {
   const never = kv.push(keysOf(1n), Float32Array.of(1), { cmd: 1 });
   for (let i = 0; i < 5000; i++) kv.push(keysOf(1n), Float32Array.of(1));
   await cluster.run(kv.wait(kv.push(keysOf(1n), Float32Array.of(1))));
-  await assert.rejects(cluster.run(kv.wait(never, { deadlineMs: 100 })), hasCode("DEADLINE"));
+  await assert.rejects(cluster.run(kv.wait(never, { timeoutMs: 100 })), hasCode("DEADLINE"));
 });
 
 test("an answer that does not fit is refused where it is given, and the requester gets that error", async () => {

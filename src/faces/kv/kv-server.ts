@@ -10,6 +10,7 @@ import type { Values } from "../../wire/kv-message.ts";
 import type { Postoffice } from "./postoffice.ts";
 import { SimpleApp } from "./simple-app.ts";
 
+/** Keys with their values. */
 export type KVPairs<V extends Values = Values> = {
   /** Strictly ascending. */
   readonly keys: BigUint64Array;
@@ -19,7 +20,7 @@ export type KVPairs<V extends Values = Values> = {
   readonly lens?: Int32Array | undefined;
 };
 
-/** What a request has besides its keys and values. Keep it to answer later. */
+/** What a request has in addition to its keys and values. Keep it to answer later. */
 export type KVMeta = {
   readonly cmd: number;
   readonly push: boolean;
@@ -37,11 +38,13 @@ export type KVMeta = {
  */
 export type KVRequestHandle = (meta: KVMeta, pairs: KVPairs, server: KVServer) => void | Promise<void>;
 
+/** How a response is sent. */
 export type ResponseOptions = {
   /** True: the caller will not change the arrays any more, so that no copy is needed. */
-  readonly owned?: boolean;
+  readonly owned?: boolean | undefined;
 };
 
+/** A server's application: it answers the requests of KVWorkers (ps-lite: KVServer). */
 export class KVServer {
   readonly office: Postoffice;
   /** Requests with a head and a body to this application. */

@@ -186,6 +186,14 @@ test("what is wrong with the arguments throws at once and sends nothing (KVWorke
     ["BAD_ARGUMENT", () => kv.push(keysOf(1n, 2n), floats(1, 2, 3))],
     ["BAD_ARGUMENT", () => kv.push([1n] as unknown as BigUint64Array, one)],
     ["BAD_ARGUMENT", () => kv.push(keysOf(1n), [1] as unknown as Float32Array)],
+    ["BAD_ARGUMENT", () => kv.push(keysOf(1n), null as never)],
+    ["BAD_ARGUMENT", () => kv.pull(keysOf(1n), undefined as never)],
+    ["BAD_ARGUMENT", () => kv.pull(undefined as never, one, lens(0))],
+    ["BAD_ARGUMENT", () => kv.pushPull(keysOf(1n), one, null as never)],
+    ["BAD_ARGUMENT", () => kv.push(keysOf(1n), one, { lens: [1] as never })],
+    ["BAD_ARGUMENT", () => kv.push(keysOf(1n), one, { lens: null as never })],
+    ["BAD_ARGUMENT", () => kv.pull(keysOf(1n), one, { lens: [0] as never })],
+    ["BAD_ARGUMENT", () => kv.pull(keysOf(1n), one, { lens: null as never })],
     ["BAD_ARGUMENT", () => kv.push(keysOf(1n), new DataView(new ArrayBuffer(8)) as unknown as Float32Array)],
     ["BAD_ARGUMENT", () => kv.pull(keysOf(1n), new Uint8ClampedArray(4) as unknown as Float32Array, lens(0))],
     ["BAD_ARGUMENT", () => kv.push(keysOf(1n, 2n), floats(1, 2), lens(2))],
@@ -208,7 +216,7 @@ test("what is wrong with the arguments throws at once and sends nothing (KVWorke
   assert.throws(() => kv.pushPull(keysOf(1n), one, one, misspelt), refused);
   assert.throws(() => kv.push(keysOf(1n), one, null as never), hasCode("BAD_ARGUMENT"));
   await assert.rejects(kv.pullPairs(keysOf(1n), misspelt), refused);
-  await assert.rejects(kv.wait(0, { deadlinMs: 1 } as object), hasCode("BAD_ARGUMENT", /did you mean deadlineMs\?/));
+  await assert.rejects(kv.wait(0, { deadlinMs: 1 } as object), hasCode("BAD_ARGUMENT", /did you mean timeoutMs\?/));
   await assert.rejects(kv.pullPairs(keysOf(2n, 1n)), hasCode("KEYS_NOT_ASCENDING"));
   for (const timestamp of [0, -1, Number.NaN]) await assert.rejects(kv.wait(timestamp), hasCode("BAD_ARGUMENT"));
   assert.equal(kv.simple.customer.tracker.nextTimestamp, 0, "no number was given away");
@@ -275,16 +283,19 @@ test("a wait ends with DEADLINE or ABORTED while the request goes on, and can be
   });
   const push = kv.push(keysOf(1n), floats(1));
   const beginMs = cluster.clock.nowMs();
-  await assert.rejects(cluster.run(kv.wait(push, { deadlineMs: 500 })), hasCode("DEADLINE", /500 ms/));
+  await assert.rejects(
+    cluster.run(kv.wait(push, { timeoutMs: 500 })),
+    hasCode("DEADLINE", /500 ms for request 0, which may still be applied$/),
+  );
   assert.equal(cluster.clock.nowMs() - beginMs, 500);
   const controller = new AbortController();
   const wait = kv.wait(push, { signal: controller.signal });
   cluster.clock.after(10, () => controller.abort());
   await assert.rejects(cluster.run(wait), hasCode("ABORTED"));
   await assert.rejects(kv.wait(push, { signal: AbortSignal.abort() }), hasCode("ABORTED"));
-  await assert.rejects(cluster.run(kv.pullPairs(keysOf(1n), { deadlineMs: 5 })), hasCode("DEADLINE"));
+  await assert.rejects(cluster.run(kv.pullPairs(keysOf(1n), { timeoutMs: 5 })), hasCode("DEADLINE", /for request 1$/));
   for (const answer of unanswered.slice(0, 1)) answer();
-  await cluster.run(kv.wait(push, { deadlineMs: 500 }));
+  await cluster.run(kv.wait(push, { timeoutMs: 500 }));
 });
 
 test("a node may have a deadline for all waits that have none of their own", async () => {

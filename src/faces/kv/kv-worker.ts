@@ -12,14 +12,14 @@
 //       restarted server, whose values are lost, fails with NODE_DEAD (Router.R6).
 
 import { Deferred, type WaitOptions } from "../../base/deferred.ts";
-import { badArgument, reasonOf, type WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, reasonOf, showValue, type WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions, WAIT_NAMES } from "../../base/known-options.ts";
 import { kvPull, kvPush, kvPushPull } from "../../contracts/kv.ts";
 import { ElementType, elementArrayOf, elementTypeOf } from "../../kernel/elements.ts";
 import { requireKeys, type Slicer } from "../../keys/key-list.ts";
 import type { RequestTracker } from "../../peer/request-tracker.ts";
 import { problemWithLens, type Values } from "../../wire/kv-message.ts";
-import type { KvArrays, KvCallback, KvFunctionId, KvOwner, KvSpecial } from "../../worker/kv-arrays.ts";
+import type { KvArrays, KvFunctionId, KvSpecial } from "../../worker/kv-arrays.ts";
 import { type FloatWindow, fillCallerArrays, fillFailure, fillFromLandings, type Landing } from "../../worker/kv-landing.ts";
 import { KvRequest } from "../../worker/kv-request.ts";
 import { type KvRoutes, kvRoutesOf } from "../../worker/router/kv-routes.ts";
@@ -27,40 +27,51 @@ import type { KVPairs } from "./kv-server.ts";
 import type { Postoffice } from "./postoffice.ts";
 import { SimpleApp } from "./simple-app.ts";
 
-export type KVCallback = KvCallback;
+/** Called when a request has ended. */
+export type KVCallback = (error?: WeighbridgeError) => void;
 
+/** How a request is sent. */
 export type KVOptions = {
   /** The application's own number, which the server's handle sees. Defaults to 0. */
-  readonly cmd?: number;
+  readonly cmd?: number | undefined;
   /** Higher overtakes lower between blocks. Defaults to 0. */
-  readonly priority?: number;
-  readonly callback?: KVCallback;
+  readonly priority?: number | undefined;
+  /** Called when the request has ended. */
+  readonly callback?: KVCallback | undefined;
 };
 
+/** How a push is sent. */
 export type KVPushOptions = KVOptions & {
   /** Values per key; left out, every key has vals.length / keys.length of them. */
-  readonly lens?: Int32Array;
+  readonly lens?: Int32Array | undefined;
 };
 
+/** How a pull is sent. */
 export type KVPullOptions = KVOptions & {
   /** Filled with the number of values of each key; `vals` must then have room for all of them together. */
-  readonly lens?: Int32Array;
+  readonly lens?: Int32Array | undefined;
 };
 
 const NO_OPTIONS: KVPushOptions = {};
 const PAIRS_OPTIONS: readonly string[] = ["cmd", "priority", ...WAIT_NAMES];
 const KV_OPTIONS: readonly string[] = ["cmd", "priority", "callback", "lens"];
 
-export class KVWorker implements KvOwner {
+/** A worker's application: it pushes values of keys to the servers and pulls them (ps-lite: KVWorker). */
+export class KVWorker {
+  /** The node it is of. */
   readonly office: Postoffice;
   /** Requests with a head and a body, within the same application. */
   readonly simple: SimpleApp;
   // For the requests (KvOwner), as `ended` is.
+  /** @internal */
   readonly app: number;
+  /** @internal */
   readonly customer: number;
+  /** @internal */
   readonly window: FloatWindow;
-  /** By rank (KVWorker.U4). */
+  /** @internal By rank (KVWorker.U4). */
   readonly incarnations: number[];
+  /** @internal */
   readonly router: KvRoutes;
   readonly #tracker: RequestTracker;
   /** The application's slicer; undefined: requests are cut at the servers' ranges. */
@@ -95,8 +106,10 @@ export class KVWorker implements KvOwner {
     if (options !== NO_OPTIONS) checkRequestOptions(options);
     const { lens } = options;
     if (lens === undefined) return this.#submit(kvPull.id, keys, undefined, vals, options);
+    if (!(keys instanceof BigUint64Array)) requireKeys(keys);
+    checkLens(lens);
     if (lens.length !== keys.length) throw badArgument(`${lens.length} lens for ${keys.length} keys`);
-    return this.#submitVariable(keys, elementTypeOf(vals), options, fillCallerArrays(vals, lens));
+    return this.#submitVariable(keys, typeOf(vals), options, fillCallerArrays(vals, lens));
   }
 
   /** Pushes `vals`, then reads the keys into `outs`, in one round trip; no other request comes between on a server. */
@@ -108,18 +121,20 @@ export class KVWorker implements KvOwner {
   /** Reads keys whose numbers of values are not known: resolves with arrays of the right size. */
   async pullPairs(keys: BigUint64Array, options: Omit<KVOptions, "callback"> & WaitOptions = {}): Promise<KVPairs<Float32Array>> {
     checkWaitOptions(options, PAIRS_OPTIONS, "the options of a request");
-    const { deadlineMs, signal, ...rest } = options;
+    const { timeoutMs, signal, ...rest } = options;
     const result = new Deferred<KVPairs<Float32Array>>();
     const timestamp = this.#submitVariable(keys, ElementType.F32, rest, (landings) => {
       const lens = new Int32Array(keys.length);
       const vals = fillFromLandings(landings, lens, (count) => new Float32Array(count));
       result.resolve({ keys, vals, lens });
     });
-    await this.wait(timestamp, { deadlineMs, signal });
+    await this.wait(timestamp, { timeoutMs, signal });
     return await result.promise;
   }
 
-  /** Waits for the end of a request. Rejects with its failure; with DEADLINE or ABORTED the request itself goes on. */
+  /**
+   * Waits for the end of a request. Rejects with its failure; with DEADLINE or ABORTED the request itself continues.
+   */
   async wait(timestamp: number, options?: WaitOptions): Promise<void> {
     if (options !== undefined) checkWaitOptions(options);
     await this.#tracker.wait(timestamp, options);
@@ -170,7 +185,7 @@ export class KVWorker implements KvOwner {
     return this.#tracker.open(request);
   }
 
-  /** For the requests themselves: one of them has ended. */
+  /** @internal For the requests themselves: one of them has ended. */
   ended(request: KvRequest, error: WeighbridgeError | undefined): void {
     const failure = request.special === undefined ? error : (error ?? fillFailure(request.special.fill, request.landings));
     this.#tracker.settle(request.timestamp, request, failure);
@@ -187,13 +202,24 @@ export class KVWorker implements KvOwner {
 /** The type of all values, if they are not simply floats that are sent or received. */
 function checkedTypeOf({ keys, sent, received, lens }: Pick<KvArrays, "keys" | "sent" | "received" | "lens">): number {
   const values = (sent ?? received) as Values;
-  const dtype = elementTypeOf(values);
-  if (dtype < 0) throw badArgument(`values are typed arrays of numbers, not ${Object.prototype.toString.call(values)}`);
+  const dtype = typeOf(values);
+  if (sent !== undefined && received !== undefined) typeOf(received);
+  if (lens !== undefined) checkLens(lens);
   const problem = lens === undefined ? undefined : problemWithLens(lens, keys.length, values.length);
   if (problem !== undefined) throw badArgument(problem);
   if (sent !== undefined && received !== undefined && (received.length !== sent.length || elementTypeOf(received) !== dtype))
     throw badArgument(`pushPull sends ${sent.length} values and has room for ${received.length}; both must be equal`);
   return dtype;
+}
+
+function typeOf(values: unknown): ElementType {
+  const dtype = elementTypeOf(values);
+  if (dtype < 0) throw badArgument(`values must be a typed array of numbers, got ${showValue(values)}`);
+  return dtype as ElementType;
+}
+
+function checkLens(lens: unknown): void {
+  if (!(lens instanceof Int32Array)) throw badArgument(`lens must be an Int32Array, got ${showValue(lens)}`);
 }
 
 function badWidth(keys: BigUint64Array, values: Values): WeighbridgeError {

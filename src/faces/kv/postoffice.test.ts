@@ -124,7 +124,7 @@ test("barriers of different groups and customers do not meet", async () => {
   const cluster = await MemoryCluster.start({ serverCount: 2, workerCount: 2 });
   const enter = (customer: number, group: number): Promise<void>[] =>
     [cluster.worker(0), cluster.worker(1)].map((office) => office.barrier(customer, group));
-  const apart = [0, 1].map((rank) => cluster.worker(rank).barrier(rank + 1, Group.WORKERS, { deadlineMs: 50 }));
+  const apart = [0, 1].map((rank) => cluster.worker(rank).barrier(rank + 1, Group.WORKERS, { timeoutMs: 50 }));
   for (const outcome of await cluster.run(Promise.allSettled(apart)))
     assert.ok(outcome.status === "rejected" && hasCode("DEADLINE", /barrier/)(outcome.reason));
   await cluster.run(Promise.all(enter(3, Group.WORKERS)));
@@ -230,13 +230,13 @@ test("finalize lets nobody leave before all are done, and then nothing is left r
 test("a wait for the others at the end has a deadline as any other, and the node is closed when it passes", async () => {
   const cluster = await MemoryCluster.start();
   const missing = /missing: the scheduler, server 0$/;
-  await assert.rejects(cluster.run(cluster.worker().finalize({ deadlineMs: 700 })), hasCode("DEADLINE", missing));
+  await assert.rejects(cluster.run(cluster.worker().finalize({ timeoutMs: 700 })), hasCode("DEADLINE", missing));
   await assert.rejects(cluster.run(cluster.worker().barrier(0, Group.WORKERS)), (error) => isWeighbridgeError(error));
 });
 
 test("a deadline of the last barrier names the nodes that have not come to it, on every role", async () => {
   const cluster = await MemoryCluster.start({ serverCount: 2, workerCount: 2 });
-  const early = [cluster.scheduler, cluster.server(1), cluster.worker(0)].map((office) => office.finalize({ deadlineMs: 700 }));
+  const early = [cluster.scheduler, cluster.server(1), cluster.worker(0)].map((office) => office.finalize({ timeoutMs: 700 }));
   for (const outcome of await cluster.run(Promise.allSettled(early))) {
     assert.ok(outcome.status === "rejected");
     assert.ok(hasCode("DEADLINE", /missing: server 0, worker 1$/)(outcome.reason), String(outcome.reason));
@@ -399,6 +399,23 @@ test("all leave well without a dead node once the scheduler is told that it will
   assert.ok(cluster.clock.nowMs() < 30_000);
 });
 
+test("servers and the scheduler that leave with the living stay for the workers that are alive", async () => {
+  const cluster = new SimCluster({ seed: 14, serverCount: 1, workerCount: 3 });
+  await cluster.start();
+  new KVServer(cluster.server(0), 0);
+  let leftCount = 0;
+  for (const node of [SCHEDULER_ID, 8]) {
+    const left = (): void => void leftCount++;
+    cluster.office(node).finalize({ barrier: "living" }).then(left, left);
+  }
+  cluster.kill(idOf("worker", 1));
+  await cluster.clock.advance(20_000);
+  assert.equal(leftCount, 0, "workers 0 and 2 are at work");
+  const kv = new KVWorker(cluster.worker(0), 0);
+  await cluster.run(kv.wait(kv.push(BigUint64Array.of(1n), Float32Array.of(1))));
+  await cluster.run(Promise.all([0, 2].map((rank) => cluster.worker(rank).finalize({ barrier: "living" }))));
+});
+
 test("a barrier of all nodes that was passed a moment ago, as that of the start, does not make them done", async () => {
   const dismissals: (readonly string[])[] = [];
   const onOnlyDead = (names: readonly string[]): void => void dismissals.push(names);
@@ -466,10 +483,10 @@ test("a node that was replaced fails every call with that reason from then on (C
 
 test("a start that ends at its own deadline names the nodes that are missing, on the scheduler as well", async () => {
   const cluster = new MemoryCluster({ serverCount: 2, workerCount: 2 });
-  const deadline = { deadlineMs: 3000 };
+  const deadline = { timeoutMs: 3000 };
   const starts = [
     cluster.startNode("scheduler", 0, deadline),
-    cluster.startNode("server", 1, { deadlineMs: 30_000 }),
+    cluster.startNode("server", 1, { timeoutMs: 30_000 }),
     cluster.startNode("worker", 0, deadline),
   ];
   const missing = /^waited 3000 ms for the start of the cluster of memory:\/\/scheduler; missing: server 0, worker 1$/;
@@ -478,6 +495,15 @@ test("a start that ends at its own deadline names the nodes that are missing, on
   await assert.rejects(cluster.run(starts[0] as Promise<Postoffice>), hasCode("DEADLINE", missing));
   assert.ok(cluster.clock.nowMs() < 4000);
   await assert.rejects(cluster.run(starts[1] as Promise<Postoffice>), hasCode("DEADLINE"));
+});
+
+test("a start that ends at its own deadline without a scheduler says why none could be reached", async () => {
+  const cluster = new MemoryCluster({ serverCount: 1, workerCount: 1 });
+  const start = cluster.startNode("worker", 0, { timeoutMs: 3000 });
+  start.catch(() => {});
+  const unreached =
+    /^waited 3000 ms for the start of the cluster of memory:\/\/scheduler; missing: the scheduler \(.*memory:\/\/scheduler.*\)$/;
+  await assert.rejects(cluster.run(start), hasCode("DEADLINE", unreached));
 });
 
 /** A checkpoint that can be opened once, to be looked at; what is in it turns out to be torn. */

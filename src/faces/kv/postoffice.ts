@@ -18,17 +18,23 @@ import { GROUP_MAX, idOf, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from
 import { deadNodes, type RosterView } from "../../wire/roster.ts";
 import type { Worker } from "../../worker/worker.ts";
 
-/** A WorkerNode, a ServerNode or a SchedulerNode, with the engine of its role. */
+/** @internal A WorkerNode, a ServerNode or a SchedulerNode, with the engine of its role. */
 export type OfficeNode = ClusterNode & { readonly scheduler?: Scheduler; readonly worker?: Worker | undefined; readonly server?: Server };
 
+/** A node of the job, for applications of the kv face (ps-lite: Postoffice). */
 export class Postoffice {
+  /** @internal */
   readonly node: OfficeNode;
   readonly role: Role;
+  /** @internal */
   readonly clock: Clock;
+  /** @internal */
   readonly log: Log;
+  /** @internal */
   readonly metrics: PeerMetrics;
-  /** The engine of a scheduler and of a server; undefined on nodes of other roles. */
+  /** @internal The engine of a scheduler and of a server; undefined on nodes of other roles. */
   readonly scheduler: Scheduler | undefined;
+  /** @internal */
   readonly server: Server | undefined;
   readonly workerRankToId = (rank: number): number => idOf("worker", rank);
   readonly serverRankToId = (rank: number): number => idOf("server", rank);
@@ -36,10 +42,10 @@ export class Postoffice {
   readonly isScheduler: boolean;
   readonly isServer: boolean;
   readonly isWorker: boolean;
-  /** The applications that serve requests of this face, on workers each with its customers. */
+  /** @internal The applications that serve requests of this face, on workers each with its customers. */
   readonly applications: AppRegistry;
 
-  /** For a node that has not started: requests to its applications may arrive at once. */
+  /** @internal For a node that has not started: requests to its applications may arrive at once. */
   constructor(node: OfficeNode) {
     this.node = node;
     this.role = node.role;
@@ -65,7 +71,7 @@ export class Postoffice {
     return this.node.workerCount;
   }
 
-  /** The engine of a worker, once it has registered. */
+  /** @internal The engine of a worker, once it has registered. */
   get worker(): Worker | undefined {
     return this.node.worker;
   }
@@ -90,6 +96,7 @@ export class Postoffice {
     return this.node.failure;
   }
 
+  /** @internal */
   get roster(): RosterView {
     return this.node.roster;
   }
@@ -110,8 +117,8 @@ export class Postoffice {
   }
 
   /** Waits until every member of the group has entered this customer's barrier. NODE_DEAD if one dies meanwhile. */
-  async barrier(customerId: number, group: number, wait?: WaitOptions): Promise<void> {
-    await this.node.barrier(group, customerId, wait);
+  async barrier(customerId: number, group: number, options?: WaitOptions): Promise<void> {
+    await this.node.barrier(group, customerId, options);
   }
 
   /** Runs `callback` once, when this node is finalized: after the others are done, before the links close. */
@@ -138,7 +145,7 @@ export class Postoffice {
     await this.close();
   }
 
-  /** For SimpleApp: the channel to a node of another role. Throws NO_ROUTE or NODE_DEAD. */
+  /** @internal For SimpleApp: the channel to a node of another role. Throws NO_ROUTE or NODE_DEAD. */
   channelTo(node: number): Channel {
     if (node !== SCHEDULER_ID && roleOf(node) === this.role && this.roster.nodes.some((entry) => entry.node === node))
       throw new WeighbridgeError("NO_ROUTE", `${nameOf(node)} is of this node's own role; requests of applications go to other roles`);

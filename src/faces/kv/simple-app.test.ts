@@ -220,7 +220,7 @@ test("an answer may be given later, once", async () => {
     answers.push(text(data));
   });
   const timestamp = app(9).request(0, "", 8);
-  await assert.rejects(cluster.run(app(9).wait(timestamp, { deadlineMs: 1000 })), hasCode("DEADLINE"));
+  await assert.rejects(cluster.run(app(9).wait(timestamp, { timeoutMs: 1000 })), hasCode("DEADLINE"));
   await assert.rejects(cluster.run(app(9).wait(timestamp, { signal: AbortSignal.abort() })), hasCode("ABORTED"));
   answer();
   await cluster.run(app(9).wait(timestamp));

@@ -23,10 +23,12 @@ type CountedRequest = { readonly tracked: TrackedRequest; readonly expectedCount
 /** Apps and customers are 16 bits on the wire. */
 const ID_MAX = 0xffff;
 
+/** Counts the responses to requests of one application (ps-lite: Customer). */
 export class Customer {
   readonly office: Postoffice;
   readonly appId: number;
   readonly customerId: number;
+  /** @internal */
   readonly tracker: RequestTracker;
   /** Open requests of `newRequest` by number. */
   readonly #counted = new Map<number, CountedRequest>();
@@ -87,10 +89,12 @@ export type SimpleData = {
   readonly customerId: number;
 };
 
+/** Handles a request or a response. */
 export type SimpleHandle = (data: SimpleData, app: SimpleApp) => void | Promise<void>;
 
 const NOTHING = new Uint8Array(0);
 
+/** An application of requests with a number and bytes (ps-lite: SimpleApp). */
 export class SimpleApp {
   readonly office: Postoffice;
   readonly customer: Customer;

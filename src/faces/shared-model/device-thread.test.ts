@@ -39,7 +39,7 @@ async function openDevice(): Promise<{
   return { model, device: new DeviceThread(grant, { ...parts, port: ends[1], keepAlive: () => {} }), clock, setSilent };
 }
 
-const wait = { deadlineMs: 50 };
+const wait = { timeoutMs: 50 };
 const aborted = { signal: AbortSignal.abort() };
 
 test("initKey and setWeight of a device end by deadline and signal", async () => {
@@ -52,7 +52,7 @@ test("initKey and setWeight of a device end by deadline and signal", async () =>
     clock.runUntil(device.setWeight(new Float32Array(2), 0, 4, wait)),
     throwsCode("DEADLINE", /50 ms for the weights of key 0/),
   );
-  await assert.rejects(device.initKey([2], 1, 4, { deadline: 1 } as never), throwsCode("BAD_ARGUMENT", /deadlineMs/));
+  await assert.rejects(device.initKey([2], 1, 4, { deadline: 1 } as never), throwsCode("BAD_ARGUMENT", /timeoutMs/));
   setSilent(false);
   await clock.runUntil(device.setWeight(new Float32Array(2), 0, 4));
   await model.close();

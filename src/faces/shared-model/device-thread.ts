@@ -115,10 +115,10 @@ export class DeviceThread implements DeviceModel<RowArray> {
     return await Promise.reject(ownersCall("init"));
   }
 
-  async initKey(shape: readonly number[], key: number, device: number, wait: WaitOptions = {}): Promise<void> {
-    checkWaitOptions(wait);
+  async initKey(shape: readonly number[], key: number, device: number, options: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(options);
     this.#calls.positionOf(device);
-    const plan = await this.#request({ kind: "initKey", shape, key }, `key ${key}`, wait);
+    const plan = await this.#request({ kind: "initKey", shape, key }, `key ${key}`, options);
     if (plan !== undefined) this.#calls.know(plan);
   }
 
@@ -146,18 +146,18 @@ export class DeviceThread implements DeviceModel<RowArray> {
     this.#calls.pullAll(items, device);
   }
 
-  async pullWait(key: number, device: number, wait?: WaitOptions): Promise<void> {
-    await this.#calls.wait(key, device, wait);
+  async pullWait(key: number, device: number, options?: WaitOptions): Promise<void> {
+    await this.#calls.wait(key, device, options);
   }
 
-  async pullWaitAll(device: number, wait?: WaitOptions): Promise<void> {
-    await this.#calls.waitAll(device, wait);
+  async pullWaitAll(device: number, options?: WaitOptions): Promise<void> {
+    await this.#calls.waitAll(device, options);
   }
 
-  async setWeight(data: RowArray, key: number, device: number, wait: WaitOptions = {}): Promise<void> {
-    checkWaitOptions(wait);
+  async setWeight(data: RowArray, key: number, device: number, options: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(options);
     const { plan, values } = await this.#calls.weightsOf(data, key, device);
-    await this.#request({ kind: "setWeight", plan, values: values.slice() }, `the weights of key ${key}`, wait);
+    await this.#request({ kind: "setWeight", plan, values: values.slice() }, `the weights of key ${key}`, options);
   }
 
   async checkWeight(data: RowArray, key: number, device: number): Promise<void> {

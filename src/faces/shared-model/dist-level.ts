@@ -58,8 +58,8 @@ function serverUpdater(
   dtype: RowElement,
   initialWeight: number,
 ): OptimizerSpec | PsUpdater {
-  if (isPsUpdater(updater) && !updater.elements.includes(dtype))
-    throw badArgument(`the updater ${updater.name} is for ${updater.elements.join(", ")}, but the model has ${dtype}`);
+  if (isPsUpdater(updater) && !updater.dtypes.includes(dtype))
+    throw badArgument(`the updater ${updater.name} is for ${updater.dtypes.join(", ")}, but the model has ${dtype}`);
   if (isModelUpdater(updater)) return updater;
   if (isPsUpdater(updater) || isBuiltIn(updater)) {
     const optimizer = resolveOptimizer(updater, "updater");

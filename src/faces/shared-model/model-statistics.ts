@@ -4,6 +4,7 @@
 import type { KeyPlan } from "../../worker/level-one/model-backend.ts";
 import type { DeviceTimes, KeyTimes, ModelMeter, ModelSpan } from "../../worker/level-one/model-meter.ts";
 
+/** What a shared model has done, by device and by key. */
 export type ModelStatistics = {
   /** Times are milliseconds. `computeMs`: from the end of a wait to the next; `waitMs`: within pullWait. */
   readonly devices: readonly ({ readonly device: number; readonly isLive: boolean } & DeviceTimes)[];
@@ -11,6 +12,7 @@ export type ModelStatistics = {
   readonly keys: readonly ({ readonly key: number } & KeyTimes)[];
 };
 
+/** An entry of Chrome's trace format. */
 export type ChromeTraceEvent = {
   readonly name: string;
   readonly cat?: "computation" | "synchronisation";
@@ -24,6 +26,7 @@ export type ChromeTraceEvent = {
   readonly tid: number;
   readonly args: Readonly<Record<string, number | string>>;
 };
+/** A time line in Chrome's trace format, for chrome://tracing or Perfetto. */
 export type ChromeTrace = { readonly displayTimeUnit: "ms"; readonly traceEvents: readonly ChromeTraceEvent[] };
 
 const PROCESS = 1;

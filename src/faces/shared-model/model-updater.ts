@@ -22,10 +22,11 @@ import { type PsUpdater, psUpdater, type UpdaterSettings, type UpdaterStep } fro
 /** The other arguments of an update. */
 export type ModelUpdate<S extends UpdaterSettings = UpdaterSettings, E extends RowElement = RowElement> = {
   readonly settings: S;
-  /** By the names of `slots`: what the updater keeps beside each weight, as many elements as there are weights. */
+  /** By the names of `slots`: what the updater keeps for each weight, as many elements as there are weights. */
   readonly slots: Readonly<Record<string, RowArray<E>>>;
 };
 
+/** How an updater that servers run is described. */
 export type ModelUpdaterOptions<S extends UpdaterSettings = UpdaterSettings, E extends RowElement = RowElement> = {
   /** Unique within a server. */
   readonly name: string;
@@ -34,11 +35,11 @@ export type ModelUpdaterOptions<S extends UpdaterSettings = UpdaterSettings, E e
   /** Promises that equal weights, gradients and settings give equal bits, on every server. */
   readonly deterministic: boolean;
   /** The type of the weights, which is the model's. Defaults to "f32". */
-  readonly dtype?: E;
+  readonly dtype?: E | undefined;
   /** Its settings with their defaults; the model's setParam sets them. */
-  readonly settings?: S;
-  /** What it keeps beside the weights, of which each begins with 0. Saved and moved with them. */
-  readonly slots?: readonly string[];
+  readonly settings?: S | undefined;
+  /** What it keeps for each weight; each begins with 0. Saved and moved with them. */
+  readonly slots?: readonly string[] | undefined;
   /**
    * Fills all weights of a key, which are 0 so far. A worker calls it once for each key, however many devices it has;
    * of several workers the first to come decides.
@@ -50,6 +51,7 @@ export type ModelUpdaterOptions<S extends UpdaterSettings = UpdaterSettings, E e
 
 /** What modelUpdater made: the updater that servers load, and what workers need of it. */
 export type ModelUpdater<S extends UpdaterSettings = UpdaterSettings, E extends RowElement = RowElement> = PsUpdater & {
+  /** @internal */
   readonly ofModel: ModelUpdaterOptions<S, E>;
 };
 
@@ -57,7 +59,10 @@ export type ModelUpdater<S extends UpdaterSettings = UpdaterSettings, E extends 
 const KEY_SETTING = "key";
 const OPTION_NAMES = ["name", "version", "deterministic", "dtype", "settings", "slots", "initModel", "update"] as const;
 
-/** Throws BAD_ARGUMENT. */
+/**
+ * Makes an updater for a "dist" shared model, which servers call for each key. Servers and workers load the module that
+ * exports it. Throws BAD_ARGUMENT.
+ */
 export function modelUpdater<S extends UpdaterSettings = Record<never, never>, const E extends RowElement = "f32">(
   options: ModelUpdaterOptions<S, E>,
 ): ModelUpdater<S, E> {
@@ -72,8 +77,8 @@ export function modelUpdater<S extends UpdaterSettings = Record<never, never>, c
   if (typeof settings === "object" && settings !== null && KEY_SETTING in settings)
     throw badArgument(`${name}: ${KEY_SETTING} is no setting: initModel and update get it`);
   const plugIn = psUpdater<E, UpdaterSettings>({
-    ...{ name, version, deterministic, elements: [dtype], settings: { ...settings, [KEY_SETTING]: 0 } as UpdaterSettings },
-    columns: (width) => Object.fromEntries(slots.map((slot) => [slot, { elements: width }])),
+    ...{ name, version, deterministic, dtypes: [dtype], settings: { ...settings, [KEY_SETTING]: 0 } as UpdaterSettings },
+    columns: (width) => Object.fromEntries(slots.map((slot) => [slot, { dim: width }])),
     update: (rows, gradients, step) => eachRun(rows, gradients, step as UpdaterStep<S & { readonly key: number }>, update),
   });
   return { ...(plugIn as unknown as PsUpdater), ofModel: options };

@@ -71,11 +71,11 @@ export async function openModel<Data extends object>(
 ): Promise<OpenedModel<Data>> {
   const opened = prepare<Data>(choice, parts);
   const { backend, devices } = opened;
-  const { deadlineMs, signal } = init;
+  const { timeoutMs, signal } = init;
   const opening = (async () => await backend.open(devices))();
   try {
     const work = start(opening, opened, choice, init);
-    await waitFor(work, "init of the shared model", parts.clock, { deadlineMs, signal });
+    await waitFor(work, "init of the shared model", parts.clock, { timeoutMs, signal });
     return opened;
   } catch (thrown) {
     void opening.catch(() => {}).then(async () => await backend.close()); // nobody waits for it any more

@@ -132,11 +132,11 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
     }
   }
 
-  async initKey(shape: readonly number[], key: number, device: number, wait: WaitOptions = {}): Promise<void> {
+  async initKey(shape: readonly number[], key: number, device: number, options: WaitOptions = {}): Promise<void> {
     const { calls } = this.#open();
-    checkWaitOptions(wait);
+    checkWaitOptions(options);
     calls.positionOf(device);
-    calls.know(await waitFor(this.openKey(shape, key), `key ${key}`, this.#parts.clock, wait));
+    calls.know(await waitFor(this.openKey(shape, key), `key ${key}`, this.#parts.clock, options));
   }
 
   /** OwnerModel.M2. For the calls of threads as well. */
@@ -209,19 +209,19 @@ export class OwnerModel<Data extends object = object> implements SharedModel<Dat
     this.#open().calls.pullAll(items, device);
   }
 
-  async pullWait(key: number, device: number, wait?: WaitOptions): Promise<void> {
-    await this.#open().calls.wait(key, device, wait);
+  async pullWait(key: number, device: number, options?: WaitOptions): Promise<void> {
+    await this.#open().calls.wait(key, device, options);
   }
 
-  async pullWaitAll(device: number, wait?: WaitOptions): Promise<void> {
-    await this.#open().calls.waitAll(device, wait);
+  async pullWaitAll(device: number, options?: WaitOptions): Promise<void> {
+    await this.#open().calls.waitAll(device, options);
   }
 
-  async setWeight(data: Data, key: number, device: number, wait: WaitOptions = {}): Promise<void> {
+  async setWeight(data: Data, key: number, device: number, options: WaitOptions = {}): Promise<void> {
     const { calls } = this.#open();
-    checkWaitOptions(wait);
+    checkWaitOptions(options);
     const { plan, values } = await calls.weightsOf(data, key, device);
-    await waitFor(this.writeWeights(plan, values), `the weights of key ${key}`, this.#parts.clock, wait);
+    await waitFor(this.writeWeights(plan, values), `the weights of key ${key}`, this.#parts.clock, options);
   }
 
   /** For the calls of threads as well. */

@@ -12,11 +12,15 @@ import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
 import type { PsUpdater } from "../../store/updaters/ps-updater.ts";
 import type { Embedding } from "../../worker/embedding.ts";
 import type { KeyPlan } from "../../worker/level-one/model-backend.ts";
-import type { CallOptions, ReadOptions } from "../../worker/parameter.ts";
+import type { CallOptions, PullOptions, PushPullOptions } from "../../worker/parameter.ts";
 import { setRows, setTensor } from "../../worker/set-values.ts";
 import type { Tensor } from "../../worker/tensor.ts";
 
 const ROW_LENGTH = 4096;
+
+/** Of calls whose values always land in an array of the caller's. */
+type PullInto = PullOptions<RowArray> & { readonly into: RowArray };
+type PushPullInto = PushPullOptions<RowArray> & { readonly into: RowArray };
 
 /** Arrays have the model's type, and as many elements as the key. */
 export interface ServerKey {
@@ -25,8 +29,8 @@ export interface ServerKey {
   /** Replaces the weights, for all workers. */
   set(values: RowArray, wait: WaitOptions): Promise<void>;
   push(values: RowArray, options: CallOptions): Promise<void>;
-  pull(into: RowArray, options: ReadOptions): Promise<void>;
-  pushPull(values: RowArray, into: RowArray, options: CallOptions): Promise<void>;
+  pull(options: PullInto): Promise<void>;
+  pushPull(values: RowArray, options: PushPullInto): Promise<void>;
 }
 
 export type ServerKeyOptions = {
@@ -43,10 +47,10 @@ export type ServerKeyOptions = {
 export async function openServerKey(session: Session, options: ServerKeyOptions, wait: WaitOptions): Promise<ServerKey> {
   const { dtype, name, plan, optimizer, consistency, initialWeight: value } = options;
   const common = { optimizer, consistency, init: { type: "constant", value } as const };
-  if (dtype === "f32") return new TensorKey(await session.tensor(name, { shape: plan.shape, ...common }, wait));
+  if (dtype === "f32") return new TensorKey(await session.tensor(name, { shape: plan.shape, ...common, ...wait }));
   const dim = Math.min(ROW_LENGTH, plan.length);
   const rows = Math.ceil(plan.length / dim);
-  return new RowsKey(await session.embedding(name, { dim, rows, rowType: dtype, ...common }, wait), rows, plan.length);
+  return new RowsKey(await session.embedding(name, { dim, rows, dtype, ...common, ...wait }), rows, plan.length);
 }
 
 class TensorKey implements ServerKey {
@@ -68,12 +72,12 @@ class TensorKey implements ServerKey {
     await this.#tensor.push(values as Float32Array, options);
   }
 
-  async pull(into: RowArray, options: ReadOptions): Promise<void> {
-    await this.#tensor.pull(into as Float32Array, options);
+  async pull(options: PullInto): Promise<void> {
+    await this.#tensor.pull(options as PullOptions);
   }
 
-  async pushPull(values: RowArray, into: RowArray, options: CallOptions): Promise<void> {
-    await this.#tensor.pushPull(values as Float32Array, into as Float32Array, options);
+  async pushPull(values: RowArray, options: PushPullInto): Promise<void> {
+    await this.#tensor.pushPull(values as Float32Array, "all", options as PushPullOptions);
   }
 }
 
@@ -88,7 +92,7 @@ class RowsKey implements ServerKey {
     this.#table = table as Embedding<RowElement>;
     this.#keys = BigUint64Array.from({ length: rowCount }, (_, row) => BigInt(row));
     const padded = rowCount * table.dim;
-    const { Array: View, bytes } = ROW_ELEMENTS[table.element];
+    const { Array: View, bytes } = ROW_ELEMENTS[table.dtype];
     const room = (): RowArray | undefined => (padded === length ? undefined : new View(new ArrayBuffer(padded * bytes)));
     this.#pushed = room();
     this.#landed = room();
@@ -106,16 +110,17 @@ class RowsKey implements ServerKey {
     await this.#table.push(this.#keys, this.#padded(values), options);
   }
 
-  async pull(into: RowArray, options: ReadOptions): Promise<void> {
-    const landed = this.#landed ?? into;
-    await this.#table.pull(this.#keys, landed, options);
-    this.#deliver(landed, into);
+  async pull(options: PullInto): Promise<void> {
+    const landed = this.#landed;
+    await this.#table.pull(this.#keys, landed === undefined ? options : { ...options, into: landed });
+    this.#deliver(options.into);
   }
 
-  async pushPull(values: RowArray, into: RowArray, options: CallOptions): Promise<void> {
-    const [keys, landed] = [this.#keys, this.#landed ?? into];
-    await this.#table.pushPull({ keys, gradients: this.#padded(values) }, keys, landed, options);
-    this.#deliver(landed, into);
+  async pushPull(values: RowArray, options: PushPullInto): Promise<void> {
+    const [keys, landed] = [this.#keys, this.#landed];
+    const push = { keys, gradients: this.#padded(values) };
+    await this.#table.pushPull(push, keys, landed === undefined ? options : { ...options, into: landed });
+    this.#deliver(options.into);
   }
 
   #padded(values: RowArray): RowArray {
@@ -124,7 +129,7 @@ class RowsKey implements ServerKey {
     return this.#pushed;
   }
 
-  #deliver(landed: RowArray, into: RowArray): void {
-    if (landed !== into) copyElements(into, landed.subarray(0, into.length));
+  #deliver(into: RowArray): void {
+    if (this.#landed !== undefined) copyElements(into, this.#landed.subarray(0, into.length));
   }
 }

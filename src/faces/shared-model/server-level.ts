@@ -80,7 +80,7 @@ export class ServerLevel implements ModelLevel {
       initModel(updater, key, landing, settings);
       await there.start(landing, { signal });
     }
-    await there.pull(landing, { signal });
+    await there.pull({ into: landing, signal });
     this.#keys.set(key, { there, landing, isPushed: false });
     this.#behindCount++;
     return landing;
@@ -89,16 +89,16 @@ export class ServerLevel implements ModelLevel {
   async exchange({ plan: { key }, priority, values }: CompletedRound): Promise<void> {
     const open = this.#keyOf(key);
     const { there, landing } = open;
-    const call = { priority, signal: this.#closing.signal };
-    if (this.#options.consistency === "asp") await there.pushPull(values, landing, call);
-    else await this.#inStep(open, values, call);
+    const { signal } = this.#closing;
+    if (this.#options.consistency === "asp") await there.pushPull(values, { into: landing, priority, signal });
+    else await this.#inStep(open, values, { priority, signal });
     copyElements(values, landing);
   }
 
   /** Pushes, and pulls what the servers will have made of it at the end of the clock. */
   async #inStep(open: OpenKey, values: RowArray, call: { readonly priority: number; readonly signal: AbortSignal }): Promise<void> {
     const { there, landing } = open;
-    const calls = [there.push(values, call), there.pull(landing, { ...call, clocksAhead: 1 })];
+    const calls = [there.push(values, call), there.pull({ into: landing, ...call, clocksAhead: 1 })];
     assert(!open.isPushed, "a key is at most one round ahead of the clock (ServerLevel.V2)");
     open.isPushed = true;
     if (--this.#behindCount === 0) this.#endClock();

@@ -18,47 +18,50 @@ export type DeviceLossPolicy =
   | "fail" // nothing more can be pushed
   | "continue"; // rounds go on with the devices that are left
 
+/** How a shared model is made. */
 export type SharedModelOptions<E extends RowElement = RowElement> = {
   /** Where the data lie. Defaults to "cpu". */
-  readonly device?: "cpu" | "cuda";
+  readonly device?: "cpu" | "cuda" | undefined;
   /** The type of every number in the model. Defaults to "f32". */
-  readonly dtype?: E;
+  readonly dtype?: E | undefined;
   /**
    * With update_on_server: what the sum of a round does to the weights. A built-in one by its settings, or your own. In
    * a "dist" model servers run it: one of your own is what `modelUpdater` or `psUpdater` made, in a module of theirs.
    */
-  readonly updater?: Updater | OptimizerSpec | PsUpdater;
+  readonly updater?: Updater | OptimizerSpec | PsUpdater | undefined;
   /** With a built-in updater: what the weights of a key begin with. Defaults to 0. */
-  readonly initialWeight?: number;
+  readonly initialWeight?: number | undefined;
   /** Defaults to "fail". */
-  readonly onDeviceLoss?: DeviceLossPolicy;
+  readonly onDeviceLoss?: DeviceLossPolicy | undefined;
   /** The most memory that the model's data may take, in bytes, up to 4 GiB, which is the default. For "cpu". */
-  readonly memoryBytesMax?: number;
+  readonly memoryBytesMax?: number | undefined;
   /** Records what is computed and synchronised when; `trace()` returns it. Defaults to false, true with `traceFile`. */
-  readonly trace?: boolean;
+  readonly trace?: boolean | undefined;
   /** Where `close` writes the trace. */
-  readonly traceFile?: string;
+  readonly traceFile?: string | undefined;
 } & DistOptions;
 
 /** For "dist". */
 export type DistOptions = {
   /** What this process is in its cluster. Left out: `init` connects as the environment says, and `close` leaves. */
-  readonly session?: Session;
+  readonly session?: Session | undefined;
   /** What brings the results of machines together: servers, or the workers themselves. Defaults to "servers". */
-  readonly through?: "servers" | "allReduce";
+  readonly through?: "servers" | "allReduce" | undefined;
   /** Through servers: when updates of other workers are seen. Defaults to "asp", eventually. */
-  readonly consistency?: Consistency;
+  readonly consistency?: Consistency | undefined;
   /** Through allReduce: whether results are added up or averaged. Defaults to "sum". */
-  readonly reduce?: "sum" | "mean";
+  readonly reduce?: "sum" | "mean" | undefined;
   /** Through servers: the keys are the parameters `name/0`, `name/1` and so on. Defaults to "shared-model". */
-  readonly name?: string;
+  readonly name?: string | undefined;
 };
 
+/** How the model is initialized. */
 export type ModelInitOptions = WaitOptions & {
   /** For the updater's initUpdater. */
-  readonly args?: readonly string[];
+  readonly args?: readonly string[] | undefined;
 };
 
+/** How a push is carried out. */
 export type ModelPushOptions = {
   /** For "cuda": the stream or event after which the data are ready. */
   readonly after?: unknown;
@@ -72,19 +75,22 @@ export type PulledData<Data extends object = object> = {
   /** For "cuda": the stream that copied the data. */
   readonly stream: unknown;
 };
+/** Called when a pull has ended. */
 export type PullCallback<Data extends object = object> = (pulled: PulledData<Data>) => void | Promise<void>;
 
+/** One key of a push of several. */
 export type PushItem<Data extends object = object> = {
   readonly data: Data;
   readonly key: number;
-  readonly priority?: number;
+  readonly priority?: number | undefined;
   readonly after?: unknown;
 };
+/** One key of a pull of several. */
 export type PullItem<Data extends object = object> = {
   readonly data: Data;
   readonly key: number;
-  readonly priority?: number;
-  readonly callback?: PullCallback<Data>;
+  readonly priority?: number | undefined;
+  readonly callback?: PullCallback<Data> | undefined;
 };
 
 /** A model in the thread that created it; a thread that runs a device has the same calls for that device. */
@@ -97,7 +103,7 @@ export interface SharedModel<Data extends object = object> {
   /** Opens the model for these devices, [0] when left out. Once. */
   init(devices?: readonly number[], options?: ModelInitOptions): Promise<void>;
   /** Makes a key known, or checks that it is known with this shape. Each device calls it before it pushes or pulls. */
-  initKey(shape: readonly number[], key: number, device: number, wait?: WaitOptions): Promise<void>;
+  initKey(shape: readonly number[], key: number, device: number, options?: WaitOptions): Promise<void>;
   /** A new array in the memory of the model, of zeros: pushes from it and pulls into it copy nothing else. */
   tensor(shape: readonly number[], device: number): Data;
   /** Gives such an array back. No push or pull of it may be open: its memory is the next array's. */
@@ -111,12 +117,12 @@ export interface SharedModel<Data extends object = object> {
   /** `pullReq` of several keys, in this order, in one call. */
   pullAll(items: readonly PullItem<Data>[], device: number): void;
   /** Resolves when the device's last pullReq of the key has ended, with its callback; at once if there is none. */
-  pullWait(key: number, device: number, wait?: WaitOptions): Promise<void>;
+  pullWait(key: number, device: number, options?: WaitOptions): Promise<void>;
   /** The same for all keys of the device. */
-  pullWaitAll(device: number, wait?: WaitOptions): Promise<void>;
+  pullWaitAll(device: number, options?: WaitOptions): Promise<void>;
   /** Replaces the weights of a key, between rounds. */
-  setWeight(data: Data, key: number, device: number, wait?: WaitOptions): Promise<void>;
-  /** Throws SPEC_MISMATCH if `data` are not the weights, or last result, of the key within 1e-5. */
+  setWeight(data: Data, key: number, device: number, options?: WaitOptions): Promise<void>;
+  /** For tests: throws SPEC_MISMATCH if `data` are not the weights, or last result, of the key within 1e-5. */
   checkWeight(data: Data, key: number, device: number): Promise<void>;
   /** Says that a device has ended: others do not wait for it any longer. */
   removeDevice(device: number, reason?: unknown): void;
@@ -124,6 +130,7 @@ export interface SharedModel<Data extends object = object> {
   stats(): ModelStatistics;
   /** With `trace`: what happened when, in Chrome's trace format (chrome://tracing, ui.perfetto.dev). */
   trace(): ChromeTrace;
+  /** Frees the model. Calls that are open end with CLOSED. */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }

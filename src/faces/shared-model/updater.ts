@@ -3,6 +3,7 @@
 
 import type { RowArray, RowElement } from "../../kernel/row-element.ts";
 
+/** An updater that runs in this process. */
 export interface Updater<E extends RowElement = RowElement> {
   /** Every setParam of the model that the model itself has no use for, before `initUpdater`. */
   setParam?(name: string, value: string): void;

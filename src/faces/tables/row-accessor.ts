@@ -12,28 +12,34 @@ import type { RowElement } from "../../kernel/row-element.ts";
 import type { RowPlace } from "../../store/row-types/column-updates.ts";
 import type { HeldRows } from "../../worker/tables/table-rows.ts";
 
+/** Reads a row of a table, which stays as it is until `release()`. */
 export class RowAccessor<E extends RowElement = RowElement> {
   /** Of the row, while it is held (`isReleased` is false). For row types; users read through methods. */
   protected readonly place: RowPlace<E>;
   // Plain fields, because every get sets them; the table alone does.
-  rowId = 0;
+  /** Which row of the table it is. */
+  readonly rowId: number = 0;
   /** The clock to which the row is fresh: it has every update of all threads before that. */
-  clock = 0;
+  readonly clock: number = 0;
+  /** @internal Where it is held; -1 once it is released. */
   slot = -1;
   #held: Pick<HeldRows, "unpin"> | undefined;
 
+  /** @internal */
   constructor(place: RowPlace<E>) {
     this.place = place;
   }
 
-  /** The table hands it out: for the row in a slot of `held`, which is pinned for it. */
+  /** @internal The table hands it out: for the row in a slot of `held`, which is pinned for it. */
   hold(held: Pick<HeldRows, "unpin">, slot: number, rowId: number, clock: number): void {
+    const own = this as { slot: number; rowId: number; clock: number };
     this.#held = held;
-    this.slot = slot;
-    this.rowId = rowId;
-    this.clock = clock;
+    own.slot = slot;
+    own.rowId = rowId;
+    own.clock = clock;
   }
 
+  /** Whether `release` was called. */
   get isReleased(): boolean {
     return this.slot < 0;
   }

@@ -45,10 +45,10 @@ const GROUP: Readonly<Record<keyof TableGroupConfig, FieldCase>> = {
   serverPushRowThreshold: count(100, 1),
   hostMap: {
     initial: undefined,
-    right: [HOSTS],
+    right: [HOSTS, [{ ...HOSTS[0], port: "9000" }]],
     wrong: [
       ...[null, "", {}, [], [null], [{}], [{ ...HOSTS[0], id: 1 }], [{ ...HOSTS[0], host: "" }], [...HOSTS, ...HOSTS]],
-      ...[0, -1, 1.5, Number.NaN, 65_535, "9000"].map((port) => [{ ...HOSTS[0], port }]),
+      ...[0, -1, 1.5, Number.NaN, 65_535, "90a", "", " 9000", "65535", "0x10"].map((port) => [{ ...HOSTS[0], port }]),
     ],
   },
   clientId: { initial: undefined, right: [0], wrong: [...NO_WHOLE, -1, 1, Infinity] },
@@ -114,6 +114,30 @@ test("an unknown field is refused with the nearest one; the list that it names i
   }
   for (const config of [null, 3, "SSP"])
     assert.throws(() => checkGroupConfig(config as never), throwsCode("BAD_ARGUMENT", /the fields of a table group are an object/));
+});
+
+test("a port may be text, as Petuum has it, and is a number from then on", () => {
+  const { hostMap } = group({ hostMap: [{ ...HOSTS[0], port: "9000" }], clientId: 0 }) as TableGroupConfig;
+  assert.deepEqual(hostMap, HOSTS);
+});
+
+test("a field of Petuum's that means nothing here is refused with the reason, and no hint at another one", () => {
+  for (const [check, typed, reason] of [
+    [table, "tableInfo", /tableInfo: its fields stand beside the others here: staleness, rowType, rowCapacity/],
+    [table, "oplogType", /oplogType: there is one kind of oplog/],
+    [table, "oplog_type", /oplog_type: there is one kind of oplog/],
+    [table, "processStorageType", /processStorageType: rows are evicted/],
+    [table, "tableStaleness", /tableStaleness: it is staleness here/],
+    [group, "numCommChannelsPerClient", /numCommChannelsPerClient: every process of the host map has one server/],
+    [group, "bgIdleMilli", /bgIdleMilli: nothing polls here/],
+    [group, "oocPathPrefix", /oocPathPrefix: rows are in memory/],
+  ] as const) {
+    assert.throws(() => check({ [typed]: 1 }), throwsCode("BAD_ARGUMENT", reason));
+    assert.throws(
+      () => check({ [typed]: 1 }),
+      (thrown) => !/did you mean/.test((thrown as Error).message),
+    );
+  }
 });
 
 test("fields that do not go together are refused", () => {

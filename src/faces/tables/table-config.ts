@@ -4,63 +4,68 @@
 
 import { badArgument, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
 import { checkFields, type FieldChecks, flag, oneOf, orElse, path, positive, refuse, whole } from "../../base/field-checks.ts";
+import type { Complete } from "../../base/known-options.ts";
 
-const CONSISTENCY_MODELS = ["SSP", "SSPPush", "SSPAggr"] as const;
-export type ConsistencyModel = (typeof CONSISTENCY_MODELS)[number];
-const SORT_POLICIES = ["FIFO", "Random", "RelativeMagnitude"] as const;
-export type UpdateSortPolicy = (typeof SORT_POLICIES)[number];
+/** How updates reach other processes. */
+export type ConsistencyModel = "SSP" | "SSPPush" | "SSPAggr";
+const CONSISTENCY_MODELS: readonly ConsistencyModel[] = ["SSP", "SSPPush", "SSPAggr"];
+/** Which updates are sent first when the link is busy. */
+export type UpdateSortPolicy = "FIFO" | "Random" | "RelativeMagnitude";
+const SORT_POLICIES: readonly UpdateSortPolicy[] = ["FIFO", "Random", "RelativeMagnitude"];
 
 /**
- * A process of the job: its number, from 0, where it is reached, and a port that is free there; of process 0 the next
- * one too.
+ * A process of the job: its number, from 0, where it is reached, and a port that is free there, as a number or as text;
+ * of process 0 the next one too.
  */
-export type TableHost = { readonly id: number; readonly host: string; readonly port: number };
+export type TableHost = { readonly id: number; readonly host: string; readonly port: number | string };
 
+/** How the process takes part in the group. */
 export type TableGroupConfig = {
   /**
    * All processes: each starts a server, the first one the scheduler. Left out, the environment says where the cluster
    * is.
    */
-  readonly hostMap?: readonly TableHost[];
+  readonly hostMap?: readonly TableHost[] | undefined;
   /** Which of them this process is. */
-  readonly clientId?: number;
+  readonly clientId?: number | undefined;
   /** How many tables there will be, on every process the same. Defaults to 1. */
-  readonly numTables?: number;
+  readonly numTables?: number | undefined;
   /** Threads of this process that use tables, and the one that calls `init`. Defaults to 2. */
-  readonly numLocalAppThreads?: number;
+  readonly numLocalAppThreads?: number | undefined;
   /**
    * SSP: rows are asked for. SSPPush: servers push rows that were read. SSPAggr: updates leave early, as far as the
    * bandwidth allows. Defaults to SSP.
    */
-  readonly consistencyModel?: ConsistencyModel;
+  readonly consistencyModel?: ConsistencyModel | undefined;
   /** Whether updates leave when any thread ends its clock, not only when the slowest does. Defaults to false. */
-  readonly aggressiveClock?: boolean;
-  /** Every so many clocks a snapshot is taken. Left out or -1: none. */
-  readonly snapshotClock?: number;
-  readonly snapshotDir?: string;
+  readonly aggressiveClock?: boolean | undefined;
+  /** A snapshot is taken each time this number of clocks has passed. Left out or -1: none. */
+  readonly snapshotClock?: number | undefined;
+  readonly snapshotDir?: string | undefined;
   /** The snapshot to begin with. Left out or -1: none. */
-  readonly resumeClock?: number;
-  readonly resumeDir?: string;
+  readonly resumeClock?: number | undefined;
+  readonly resumeDir?: string | undefined;
   /**
    * Where each process writes its statistics when it shuts down, as YAML: this path with its rank,
    * `<statsPath>.0.yaml`. Left out: nowhere.
    */
-  readonly statsPath?: string;
+  readonly statsPath?: string | undefined;
   /** SSPAggr: megabits a second that early updates may take. Defaults to 40. */
-  readonly bandwidthMbps?: number;
+  readonly bandwidthMbps?: number | undefined;
   /** SSPAggr: which rows leave first. Defaults to Random. */
-  readonly updateSortPolicy?: UpdateSortPolicy;
+  readonly updateSortPolicy?: UpdateSortPolicy | undefined;
   /** SSPAggr: the most that leaves at once. Defaults to 100. */
-  readonly oplogPushUpperBoundKb?: number;
+  readonly oplogPushUpperBoundKb?: number | undefined;
   /** SSPAggr: how many clocks what was not sent may be old. Defaults to 2. */
-  readonly oplogPushStalenessTolerance?: number;
+  readonly oplogPushStalenessTolerance?: number | undefined;
   /** SSPAggr: how many rows leave early at once. Defaults to 100. */
-  readonly serverPushRowThreshold?: number;
+  readonly serverPushRowThreshold?: number | undefined;
 };
 
+/** How a table is made. */
 export type TableConfig = {
   /** How many clocks a read may be behind; Infinity: any number. Defaults to 0. */
-  readonly staleness?: number;
+  readonly staleness?: number | undefined;
   /** The id under which the row type was registered. */
   readonly rowType: number;
   /** Columns of a row; of sparse rows, how many a row may have at once. */
@@ -68,31 +73,60 @@ export type TableConfig = {
   /** Rows in the process cache. */
   readonly processCacheCapacity: number;
   /** Rows that a thread adds to within a clock; beyond, updates leave early. */
-  readonly oplogCapacity?: number;
+  readonly oplogCapacity?: number | undefined;
   /** The same, in older words. */
-  readonly processOplogCapacity?: number;
+  readonly processOplogCapacity?: number | undefined;
   /** Whether updates travel as whole rows. Defaults to false: what changes. */
-  readonly oplogDenseSerialized?: boolean;
+  readonly oplogDenseSerialized?: boolean | undefined;
   /** 0 dense, 1 sparse, 2 sparse vector: how updates are held, which here the row type decides. Defaults to 1. */
-  readonly rowOplogType?: number;
+  readonly rowOplogType?: number | undefined;
   /** Rows that a thread keeps of its own (`threadGet`). Defaults to 1; not enforced, as in Petuum. */
-  readonly threadCacheCapacity?: number;
+  readonly threadCacheCapacity?: number | undefined;
   /**
    * Whether rows that come in lack what this process added and has not sent: cheaper, and no read-my-writes. Defaults
    * to false.
    */
-  readonly noOplogReplay?: boolean;
+  readonly noOplogReplay?: boolean | undefined;
 };
 
-type LeftOut = "snapshotDir" | "resumeDir" | "hostMap" | "clientId" | "statsPath";
-export type CheckedGroupConfig = Required<Omit<TableGroupConfig, LeftOut>> & Pick<TableGroupConfig, LeftOut>;
-export type CheckedTableConfig = Required<Omit<TableConfig, "processOplogCapacity">>;
+export type CheckedTableHost = TableHost & { readonly port: number };
+type LeftOut = "snapshotDir" | "resumeDir" | "clientId" | "statsPath";
+export type CheckedGroupConfig = Complete<Omit<TableGroupConfig, LeftOut | "hostMap">> &
+  Pick<TableGroupConfig, LeftOut> & { readonly hostMap?: readonly CheckedTableHost[] };
+export type CheckedTableConfig = Complete<Omit<TableConfig, "processOplogCapacity">>;
 
 const COUNT_MAX = 2 ** 31;
 /** Slots and their numbers are words. */
 const ROWS_MAX = 2 ** 28;
 /** -1: never. */
 const CLOCK = orElse(whole(1, 2 ** 32 - 1), -1);
+
+const NO_POLLING = "nothing polls here";
+const ONE_OPLOG = "there is one kind of oplog here, by row, and oplogCapacity bounds it";
+const NO_CHANNELS = "every process of the host map has one server, which has one thread: there are no channels to count";
+/** Petuum's fields that mean nothing here, and why: docs/compatibility.md says more. */
+const NO_GROUP_FIELDS: Readonly<Record<string, string>> = {
+  numTotalClients: "the host map, or the environment, says how many processes there are",
+  numCommChannelsPerClient: NO_CHANNELS,
+  aggressiveCpu: NO_POLLING,
+  bgIdleMilli: NO_POLLING,
+  serverIdleMilli: NO_POLLING,
+  serverRingSize: "it means nothing in Petuum either",
+  threadOplogBatchSize: "oplogCapacity of a table bounds what a thread keeps within a clock",
+  serverRowCandidateFactor: "servers push all rows that have changed: there are no candidates to choose from",
+  oocPathPrefix: "rows are in memory, of as many servers as it takes: there is no LocalOOC",
+};
+const NO_TABLE_FIELDS: Readonly<Record<string, string>> = {
+  tableInfo: "its fields stand beside the others here: staleness, rowType, rowCapacity, oplogDenseSerialized, rowOplogType",
+  tableStaleness: "it is staleness here",
+  denseRowOplogCapacity: "the updates of a row have the room of the row, rowCapacity",
+  oplogType: ONE_OPLOG,
+  appendOnlyOplogType: ONE_OPLOG,
+  appendOnlyBuffCapacity: ONE_OPLOG,
+  perThreadAppendOnlyBuffPoolSize: ONE_OPLOG,
+  bgApplyAppendOplogFreq: ONE_OPLOG,
+  processStorageType: "rows are evicted when the cache is full: processCacheCapacity for all of them keeps all",
+};
 
 const GROUP_FIELDS: FieldChecks<CheckedGroupConfig> = {
   numTables: { ...whole(0, COUNT_MAX), initial: 1 },
@@ -129,15 +163,32 @@ const TABLE_FIELDS: FieldChecks<TableConfig> = {
 
 function isHostMap(value: unknown): boolean {
   const isHost = ({ id, host, port }: TableHost, index: number): boolean =>
-    id === index && typeof host === "string" && host !== "" && Number.isInteger(port) && port > 0 && port < 65_535;
+    id === index && typeof host === "string" && host !== "" && isPort(port);
   return (
     Array.isArray(value) && value.length > 0 && value.every((host: TableHost | null, index) => isHost({ ...host } as TableHost, index))
   );
 }
 
+function isPort(port: unknown): boolean {
+  const number = typeof port === "string" && /^\d{1,5}$/.test(port) ? Number(port) : port;
+  return Number.isInteger(number) && (number as number) > 0 && (number as number) < 65_535;
+}
+
+/** Throws BAD_ARGUMENT with the reason for the first field of Petuum's, in either case, that means nothing here. */
+function refuseForeign(config: unknown, reasons: Readonly<Record<string, string>>, what: string): void {
+  if (typeof config !== "object" || config === null) return;
+  for (const name of Object.keys(config)) {
+    const inOurCase = name.replaceAll(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
+    if (Object.hasOwn(reasons, inOurCase)) throw badArgument(`${what} have no ${name}: ${reasons[inOurCase]}`);
+  }
+}
+
 /** Directories are those of servers that `init` starts. Throws BAD_ARGUMENT. */
 export function checkGroupConfig(config: TableGroupConfig): CheckedGroupConfig {
-  const checked = checkFields(config, GROUP_FIELDS, "the fields of a table group");
+  const what = "the fields of a table group";
+  refuseForeign(config, NO_GROUP_FIELDS, what);
+  const fields = checkFields(config, GROUP_FIELDS, what);
+  const checked = fields.hostMap === undefined ? fields : { ...fields, hostMap: fields.hostMap.map(withNumber) };
   const { hostMap, clientId, snapshotDir, resumeDir } = checked;
   if (hostMap === undefined) {
     if (clientId !== undefined) throw badArgument("clientId is for a hostMap, and there is none");
@@ -149,8 +200,13 @@ export function checkGroupConfig(config: TableGroupConfig): CheckedGroupConfig {
   return checked;
 }
 
+function withNumber(host: TableHost): CheckedTableHost {
+  return { ...host, port: Number(host.port) };
+}
+
 /** Throws BAD_ARGUMENT. */
 export function checkTableConfig(id: number, config: TableConfig): CheckedTableConfig {
+  refuseForeign(config, NO_TABLE_FIELDS, `the fields of table ${id}`);
   const { processOplogCapacity, ...checked } = checkFields(config, TABLE_FIELDS, `the fields of table ${id}`);
   const { oplogCapacity = processOplogCapacity ?? checked.processCacheCapacity } = checked;
   if ((processOplogCapacity ?? oplogCapacity) !== oplogCapacity)

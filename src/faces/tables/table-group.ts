@@ -8,19 +8,20 @@
 //   TableGroup.G1. A call out of this order is an error that says what comes first.
 //   TableGroup.G2. What threads added is sent before the group closes (ProcessTables.G3).
 
-import { takeCheckpoints } from "../../api/checkpoint.ts";
 import type { Session } from "../../api/session.ts";
 import { badArgument, showValue, WeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { tablePushed } from "../../contracts/tables.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
 import { hashText } from "../../keys/mix.ts";
+import type { UpdateHolder } from "../../worker/held-updates.ts";
 import { ProcessTable } from "../../worker/tables/process-table.ts";
 import { ProcessTables } from "../../worker/tables/process-tables.ts";
 import type { RowUpdates } from "../../worker/tables/row-updates.ts";
 import { NO_REPORTS, type ReportSink, type TableTotals, totalsText } from "../../worker/tables/table-statistics.ts";
 import type { ThreadPort } from "../../worker/tables/thread-line.ts";
 import type { SharedThread } from "./attached-thread.ts";
+import { SnapshotSeries } from "./snapshot-series.ts";
 import type { Table } from "./table.ts";
 import {
   type CheckedGroupConfig,
@@ -33,7 +34,7 @@ import {
   type TableGroupConfig,
 } from "./table-config.ts";
 import { rowTypeOf, type TableRowType } from "./table-row-type.ts";
-import { TableThread } from "./table-thread.ts";
+import { type NumberRowType, TableThread } from "./table-thread.ts";
 
 /** Joins the cluster, as the configuration says. */
 export type OpenSession = (config: CheckedGroupConfig) => Promise<Session>;
@@ -51,6 +52,7 @@ const BEFORE: Readonly<Record<Stage, string>> = {
 /** What is there once the cluster was joined. */
 type Joined = { readonly session: Session; readonly process: ProcessTables };
 
+/** The tables of a process, and the threads that use them (Petuum: TableGroup). */
 export class TableGroup {
   readonly #openSession: OpenSession;
   readonly #reports: ReportSink;
@@ -63,8 +65,9 @@ export class TableGroup {
   #joined: Joined | undefined;
   #hasInitThread = false;
   #initThread: TableThread | undefined;
-  #snapshots: Promise<void> = Promise.resolve();
+  #snapshots: { readonly series: SnapshotSeries; readonly ended: Promise<void> } | undefined;
 
+  /** @internal */
   constructor(openSession: OpenSession, reports: ReportSink = NO_REPORTS) {
     this.#openSession = openSession;
     this.#reports = reports;
@@ -103,6 +106,8 @@ export class TableGroup {
         reports: this.#reports,
       });
       if (checked.consistencyModel !== "SSP") session.serve(tablePushed, ({ rank }, rows) => process.pushed(rank, rows));
+      session.longWaits.describeOwn = () => process.describeSlowest();
+      session.held.add(this.#heldOf(process));
       this.#joined = { session, process };
       return initThreadId(session);
     } catch (thrown) {
@@ -110,6 +115,21 @@ export class TableGroup {
       await session?.close({ barrier: false }).catch(() => {}); // what failed is told
       throw thrown;
     }
+  }
+
+  /** What tasks added leaves with them (TableGroup.G2), also when the process ends without `shutDown`. */
+  #heldOf(process: ProcessTables): UpdateHolder {
+    const open = (): TableThread[] => this.#threads.filter(({ isOpen }) => isOpen);
+    return {
+      get hasHeld() {
+        return process.hasUnsent || open().some(({ hasOwnUpdates }) => hasOwnUpdates);
+      },
+      sendHeld: async () => {
+        for (const thread of open()) thread[Symbol.dispose]();
+        const failure = await process.sent();
+        if (failure !== undefined) throw failure;
+      },
+    };
   }
 
   /**
@@ -142,7 +162,8 @@ export class TableGroup {
     try {
       const embedding = await session.embedding<RowElement>(name, {
         dim: rowCapacity,
-        rowType: (rowType.plugIn ?? rowType.element) as RowElement,
+        dtype: (rowType.plugIn ?? rowType.element) as RowElement,
+        optimizer: "sum",
         consistency: isExact ? { bsp: true, reduce: "sum", staleness } : { ssp: staleness },
       });
       return embedding.openWith((client) => new ProcessTable({ client, ...about }));
@@ -166,7 +187,10 @@ export class TableGroup {
     if (this.#hasInitThread) this.#initThread = this.#register();
     if (snapshotClock !== -1 && session.rank === 0) {
       this.#tellInexact();
-      this.#snapshots = takeCheckpoints(session, snapshotClock, () => this.#stage === "closed");
+      const series = new SnapshotSeries(session, snapshotClock);
+      process.gate = series;
+      series.onOpen = () => process.advance();
+      this.#snapshots = { series, ended: series.run() };
     }
     if (consistencyModel !== "SSPAggr") return;
     const { updateSortPolicy: policy, serverPushRowThreshold: rowsMax } = this.#config;
@@ -200,7 +224,7 @@ export class TableGroup {
   }
 
   /**
-   * A thread of the system is about to use tables, in the place of an async task: returns what it is given
+   * @internal A thread of the system is about to use tables, in the place of an async task: returns what it is given
    * (`attachThread`), with the other end of `port`. Call `ended` once it has ended, however it did. Throws as
    * `registerThread`, and UNSUPPORTED where async tasks use tables: a process has threads of one kind.
    */
@@ -220,18 +244,21 @@ export class TableGroup {
    * Of the thread that called `init` with access; other threads ask the handle that `registerThread` gave them. Throws
    * NOT_JOINED.
    */
-  getTableOrDie<T extends TableRowType = TableRowType>(id: number, rowType?: T): Table<T> {
+  getTableOrDie<T extends TableRowType = NumberRowType>(id: number, rowType?: T): Table<T> {
     return this.#own("getTableOrDie").getTableOrDie(id, rowType);
   }
 
+  /** Ends this thread's clock. */
   clock(): void {
     this.#own("clock").clock();
   }
 
+  /** Waits until all threads of all processes have come here. */
   globalBarrier(): void {
     this.#own("globalBarrier").globalBarrier();
   }
 
+  /** This thread uses no table any more. */
   deregisterThread(): void {
     this.#own("deregisterThread").deregisterThread();
   }
@@ -264,11 +291,12 @@ export class TableGroup {
     const { session, process } = this.#joined;
     for (const thread of this.#threads) thread[Symbol.dispose](); // TableGroup.G2
     let failure = await process.close();
+    this.#snapshots?.series.close();
     // All of it has been sent: a dead process is waited for no longer.
     await session.close({ barrier: "living" }).catch((thrown: unknown) => {
       failure ??= thrown; // what was lost comes first
     });
-    await this.#snapshots;
+    await this.#snapshots?.ended;
     process.report(true);
     if (failure !== undefined) throw failure;
   }

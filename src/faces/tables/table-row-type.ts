@@ -15,6 +15,7 @@ import type { PsRowType } from "../../store/row-types/ps-row-type.ts";
 import type { RowUpdates } from "../../worker/tables/row-updates.ts";
 import type { RowAccessor } from "./row-accessor.ts";
 
+/** What rows of a table are: one of the row functions of this door makes it. */
 export interface TableRowType<E extends RowElement = RowElement, A extends RowAccessor<E> = RowAccessor<E>> extends RowUpdates<E> {
   /** As servers know it: the element's name for rows that are numbers side by side. */
   readonly name: string;

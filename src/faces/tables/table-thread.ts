@@ -5,9 +5,13 @@ import { WeighbridgeError } from "../../base/errors.ts";
 import type { ClockMember } from "../../worker/tables/process-clock.ts";
 import type { TableRows } from "../../worker/tables/table-rows.ts";
 import { TableCounters, type TableStatistics } from "../../worker/tables/table-statistics.ts";
-import { Table, type TableOwner } from "./table.ts";
+import type { DenseRowType } from "./rows/dense-row.ts";
+import { Table } from "./table.ts";
 import type { CheckedTableConfig } from "./table-config.ts";
 import { rowTypeOf, type TableRowType } from "./table-row-type.ts";
+
+/** Rows of numbers side by side: what a table has unless its row type is given. */
+export type NumberRowType = DenseRowType<"f32" | "f64" | "i32">;
 
 export type TableThreadOptions = {
   /** Of which the thread is a member. */
@@ -24,15 +28,18 @@ export type TableThreadOptions = {
   readonly rowTypes: ReadonlyMap<number, TableRowType>;
 };
 
-export class TableThread implements TableOwner {
+/** A thread that is registered with the table group. */
+export class TableThread {
   /** As Petuum counts them: 1000 × the process's rank, + 200, + the number of the thread. */
   readonly id: number;
+  /** @internal */
   readonly member: ClockMember;
-  isOpen = true;
+  /** Whether it is registered: false from `deregisterThread` on. */
+  readonly isOpen: boolean = true;
   readonly #group: TableThreadOptions["group"];
   readonly #tables = new Map<number, Table>();
 
-  /** For the group alone. */
+  /** @internal For the group alone. */
   constructor({ group, id, member, rows, configs, rowTypes }: TableThreadOptions) {
     this.id = id;
     this.member = member;
@@ -48,9 +55,10 @@ export class TableThread implements TableOwner {
 
   /**
    * The table of this id, for this thread alone. `rowType`, the one it was created with, gives the accessors their
-   * type. Throws UNKNOWN_PARAMETER, and SPEC_MISMATCH for another row type.
+   * type; without it they are those of dense rows of f32, f64 or i32. Throws UNKNOWN_PARAMETER, and SPEC_MISMATCH for
+   * another row type.
    */
-  getTableOrDie<T extends TableRowType = TableRowType>(id: number, rowType?: T): Table<T> {
+  getTableOrDie<T extends TableRowType = NumberRowType>(id: number, rowType?: T): Table<T> {
     this.check();
     const found = this.#tables.get(id);
     if (found === undefined) {
@@ -77,20 +85,25 @@ export class TableThread implements TableOwner {
   }
 
   /**
-   * Ends so many clocks that the next get of every table sees what all threads of all processes added before they
-   * called it. Does not wait itself.
+   * Ends clocks until the next get of every table sees what all threads of all processes added before they called it.
+   * Does not wait itself.
    */
   globalBarrier(): void {
     for (let i = 0; i <= this.#group.stalenessMax; i++) this.clock();
   }
 
-  /** Leaves: nobody waits for this thread any more, and what it added is sent. Throws CLOSED. */
+  /** Leaves: no thread waits for this one any more, and what it added is sent. Throws CLOSED. */
   deregisterThread(): void {
     this.check();
     this.#handOver();
     for (const { rows } of this.#tables.values()) rows.close();
-    this.isOpen = false;
+    (this as { isOpen: boolean }).isOpen = false;
     this.#group.left(this.member);
+  }
+
+  /** @internal Whether this thread has updates that only it sees. */
+  get hasOwnUpdates(): boolean {
+    return [...this.#tables.values()].some((table) => table.hasOwnUpdates);
   }
 
   [Symbol.dispose](): void {
@@ -109,7 +122,7 @@ export class TableThread implements TableOwner {
     }
   }
 
-  /** Throws CLOSED. */
+  /** @internal Throws CLOSED. */
   check(): void {
     if (!this.isOpen) throw new WeighbridgeError("CLOSED", `thread ${this.id} was deregistered: only registered threads use tables`);
   }

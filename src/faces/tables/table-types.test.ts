@@ -7,7 +7,7 @@ import { type DenseAccessor, denseRow } from "./rows/dense-row.ts";
 import { type SparseAccessor, type SparseFeatureAccessor, sparseFeatureRow, sparseRow } from "./rows/sparse-row.ts";
 import { DenseUpdateBatch, type Table, UpdateBatch } from "./table.ts";
 import type { AccessorOfRow } from "./table-row-type.ts";
-import type { TableThread } from "./table-thread.ts";
+import type { NumberRowType, TableThread } from "./table-thread.ts";
 
 /** True if both are the same type, and neither is `any`. */
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
@@ -25,6 +25,14 @@ export function flow(thread: TableThread): void {
   holds<Same<typeof wide, Table<typeof doubles>>>();
   holds<Same<ReturnType<typeof wide.get>, DenseAccessor<"f64"> | Promise<DenseAccessor<"f64">>>>();
   holds<Same<Awaited<ReturnType<typeof long.threadGet>>, DenseAccessor<"i64">>>();
+  const plain = thread.getTableOrDie(2);
+  holds<Same<typeof plain, Table<NumberRowType>>>();
+  holds<Same<Value<Awaited<ReturnType<typeof plain.get>>>, number>>();
+  plain.inc(0, 0, 0.5);
+  plain.batchInc(0, new UpdateBatch().update(0, 1));
+  plain.denseBatchInc(0, new DenseUpdateBatch(0, Float32Array.of(1)));
+  // @ts-expect-error a table whose row type is not given has numbers
+  plain.inc(0, 0, 1n);
   wide.inc(0, 0, 0.5);
   long.inc(0, 0, 1n);
   wide.denseBatchInc(0, new DenseUpdateBatch(0, Float64Array.of(1)));

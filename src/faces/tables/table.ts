@@ -26,16 +26,20 @@ const { HITS, MISSES, WAIT_MS, INCS } = TableCounters;
 const NOBODY = { unpin: (): void => {} };
 
 /** The thread that uses a table; `check` throws CLOSED unless it is open. */
-export type TableOwner = { readonly isOpen: boolean; check(): void };
+export type TableOwner = {
+  readonly isOpen: boolean;
+  /** @internal */
+  check(): void;
+};
 
-type Update<T extends TableRowType> = UpdateOf<T["element"]>;
-type AnyBatch<T extends TableRowType> = UpdateBatch<Update<T>> | DenseUpdateBatch<RowArray<T["element"]>>;
+type AnyBatch<T extends TableRowType> = UpdateBatch<UpdateOf<T["element"]>> | DenseUpdateBatch<RowArray<T["element"]>>;
 
+/** A table of the group, for the thread that got it. */
 export class Table<T extends TableRowType = TableRowType> {
   readonly id: number;
   readonly rowType: T;
   readonly rowCapacity: number;
-  /** For the thread alone. */
+  /** @internal For the thread alone. */
   readonly rows: TableRows<T["element"]>;
   readonly #owner: TableOwner;
   readonly #counters: TableCounters;
@@ -45,7 +49,7 @@ export class Table<T extends TableRowType = TableRowType> {
   readonly #own: ThreadCache<T["element"]>;
   readonly #check: UpdateCheck<T["element"]>;
 
-  /** For the group alone. */
+  /** @internal For the group alone. */
   constructor(id: number, rowType: T, rowCapacity: number, rows: TableRows<T["element"]>, owner: TableOwner) {
     this.id = id;
     this.rowType = rowType;
@@ -69,11 +73,25 @@ export class Table<T extends TableRowType = TableRowType> {
    * table were refused for; rejects with QUEUE_FULL when all rows of the process cache are held, DEADLINE, ABORTED, and
    * as calls of servers do.
    */
-  get(rowId: number, wait?: WaitOptions): AccessorOfRow<T> | Promise<AccessorOfRow<T>> {
-    if (!this.#owner.isOpen || this.rows.failure !== undefined || rowId >>> 0 !== rowId) this.#checkCall(rowId);
-    if (wait !== undefined) checkWaitOptions(wait);
+  get(rowId: number, options?: WaitOptions): AccessorOfRow<T> | Promise<AccessorOfRow<T>> {
+    if (!this.#owner.isOpen || this.rows.failure !== undefined || typeof rowId !== "number" || rowId >>> 0 !== rowId)
+      this.#checkCall(rowId);
+    if (options !== undefined) checkWaitOptions(options);
     const slot = this.rows.pin(rowId);
-    if (slot === NO_SLOT) return this.#wait(rowId, wait);
+    if (slot === NO_SLOT) return this.#wait(rowId, options);
+    this.#counters.counts[HITS]!++;
+    return this.#accessor(slot, rowId, this.rows.clock);
+  }
+
+  /**
+   * The row, if the process cache has one that is fresh enough; undefined when `get` would wait. So
+   * `table.tryGet(7) ?? (await table.get(7))` waits only where it must: `await` costs more than a get. Throws as `get`.
+   */
+  tryGet(rowId: number): AccessorOfRow<T> | undefined {
+    if (!this.#owner.isOpen || this.rows.failure !== undefined || typeof rowId !== "number" || rowId >>> 0 !== rowId)
+      this.#checkCall(rowId);
+    const slot = this.rows.pin(rowId);
+    if (slot === NO_SLOT) return undefined;
     this.#counters.counts[HITS]!++;
     return this.#accessor(slot, rowId, this.rows.clock);
   }
@@ -104,15 +122,16 @@ export class Table<T extends TableRowType = TableRowType> {
    * Adds to one column of a row: seen by all threads of this process at once, sent when the clock ends. Throws
    * BAD_ARGUMENT, OUT_OF_RANGE, NOT_FINITE.
    */
-  inc(rowId: number, column: number, update: Update<T>): void {
-    if (!this.#owner.isOpen || this.rows.failure !== undefined || rowId >>> 0 !== rowId) this.#checkCall(rowId);
+  inc(rowId: number, column: number, update: UpdateOf<T["element"]>): void {
+    if (!this.#owner.isOpen || this.rows.failure !== undefined || typeof rowId !== "number" || rowId >>> 0 !== rowId)
+      this.#checkCall(rowId);
     this.#check.update(column, update);
     this.#counters.counts[INCS]!++;
     this.rows.inc(rowId, column, update);
   }
 
   /** The same for several columns of a row (Table.T2). */
-  batchInc(rowId: number, batch: UpdateBatch<Update<T>>): void {
+  batchInc(rowId: number, batch: UpdateBatch<UpdateOf<T["element"]>>): void {
     this.#counters.counts[INCS]! += this.#incAll(this.rows, rowId, batch, UpdateBatch);
   }
 
@@ -138,7 +157,7 @@ export class Table<T extends TableRowType = TableRowType> {
 
   /** All that `getAsync` asked for has come, or has failed: who gets it is told. */
   async waitPendingAsyncGet(): Promise<void> {
-    this.#checkCall();
+    this.#checkOpen();
     await this.rows.prefetched();
   }
 
@@ -146,12 +165,12 @@ export class Table<T extends TableRowType = TableRowType> {
    * As `get`, of this thread's own copy of the row, with what it added by `threadInc`; made of the process cache's when
    * there is none.
    */
-  async threadGet(rowId: number, wait?: WaitOptions): Promise<AccessorOfRow<T>> {
+  async threadGet(rowId: number, options?: WaitOptions): Promise<AccessorOfRow<T>> {
     this.#checkCall(rowId);
-    if (wait !== undefined) checkWaitOptions(wait);
+    if (options !== undefined) checkWaitOptions(options);
     const known = this.#own.copyOf(rowId);
     if (known !== undefined) return this.#ownAccessor(rowId, known);
-    using row: RowAccessor = await this.get(rowId, wait);
+    using row: RowAccessor = await this.get(rowId, options);
     return this.#ownAccessor(rowId, this.#own.copy(rowId, row.slot));
   }
 
@@ -162,16 +181,18 @@ export class Table<T extends TableRowType = TableRowType> {
   }
 
   /** Adds to this thread's own copy: others see it after `flushThreadCache`, or when this thread's clock ends. */
-  threadInc(rowId: number, column: number, update: Update<T>): void {
+  threadInc(rowId: number, column: number, update: UpdateOf<T["element"]>): void {
     this.#checkCall(rowId);
     this.#check.update(column, update);
     this.#own.inc(rowId, column, update);
   }
 
-  threadBatchInc(rowId: number, batch: UpdateBatch<Update<T>>): void {
+  /** Adds a batch to this thread's own updates, which `flushThreadCache()` passes on (Petuum: ThreadBatchInc). */
+  threadBatchInc(rowId: number, batch: UpdateBatch<UpdateOf<T["element"]>>): void {
     this.#incAll(this.#own, rowId, batch, UpdateBatch);
   }
 
+  /** The same with one update for each of a run of columns (Petuum: ThreadDenseBatchInc). */
   threadDenseBatchInc(rowId: number, batch: DenseUpdateBatch<RowArray<T["element"]>>): void {
     this.#incAll(this.#own, rowId, batch, DenseUpdateBatch);
   }
@@ -181,14 +202,24 @@ export class Table<T extends TableRowType = TableRowType> {
     this.#own.flush();
   }
 
+  /** @internal Whether this thread has updates that only it sees. */
+  get hasOwnUpdates(): boolean {
+    return this.#own.hasAdded;
+  }
+
   get statistics(): TableStatistics {
     return this.#counters.statistics;
   }
 
-  /** Throws CLOSED where the thread may not use it, what its updates were refused for, and BAD_ARGUMENT. */
-  #checkCall(rowId = 0): void {
+  /** Throws CLOSED where the thread may not use it, and what its updates were refused for. */
+  #checkOpen(): void {
     this.#owner.check();
     this.rows.checkFailure();
+  }
+
+  /** The same, and BAD_ARGUMENT. */
+  #checkCall(rowId: number): void {
+    this.#checkOpen();
     checkRowId(rowId);
   }
 
@@ -201,7 +232,7 @@ export class Table<T extends TableRowType = TableRowType> {
     const { updates } = batch;
     const columns = batch instanceof UpdateBatch ? batch.columns : batch.start;
     for (let i = 0; i < updates.length; i++)
-      this.#check.update(typeof columns === "number" ? columns + i : (columns[i] as number), updates[i] as Update<T>);
+      this.#check.update(typeof columns === "number" ? columns + i : (columns[i] as number), updates[i] as UpdateOf<T["element"]>);
     to.incAll(rowId, columns, updates);
     return updates.length;
   }

@@ -120,7 +120,8 @@ function startsOf(indexes: IndexList, values: Float32Array, lengths: ArrayLike<n
   const starts = new Float64Array(lengths.length + 1);
   for (let i = 0; i < lengths.length; i++) {
     const length = lengths[i] as number;
-    if (!(Number.isSafeInteger(length) && length >= 0)) throw badArgument(`data of length ${length}`);
+    if (!(Number.isSafeInteger(length) && length >= 0))
+      throw badArgument(`the length of data must be a whole number from 0 up, got ${showValue(length)}`);
     starts[i + 1] = (starts[i] as number) + length;
   }
   const total = starts[lengths.length];

@@ -3,11 +3,10 @@
 
 export type { Session } from "../../api/session.ts";
 export type { WaitOptions } from "../../base/deferred.ts";
-export { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
+export { type ErrorCode, isWeighbridgeError, type UpdateOutcome, type UpdatePart, WeighbridgeError } from "../../base/errors.ts";
 export type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
 export type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
-export type { CacheOptions } from "../../worker/cache/bounded-cache.ts";
-export type { CachedEmbedding } from "../../worker/cache/cached-embedding.ts";
+export type { CachedEmbedding, CacheOptions } from "../../worker/cache/cached-embedding.ts";
 export type { CallOptions } from "../../worker/parameter.ts";
 export type { FunctionLoad } from "../../worker/router/function-request.ts";
 export type { IndexList } from "./data-store.ts";

@@ -1,19 +1,19 @@
 // named-tensor — a tensor or a table under one of Hetu's names, and its calls that nobody has waited for yet. Both have
 // the same calls: a table of fixed size is pushed and pulled whole by listing all of its rows.
 
+import type { WaitOptions } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
-import type { CacheOptions } from "../../worker/cache/bounded-cache.ts";
-import type { CachedEmbedding } from "../../worker/cache/cached-embedding.ts";
+import type { CachedEmbedding, CacheOptions } from "../../worker/cache/cached-embedding.ts";
 import type { Embedding } from "../../worker/embedding.ts";
 import type { KeyList } from "../../worker/key-lists.ts";
-import type { CallOptions } from "../../worker/parameter.ts";
+import type { CallOptions, PullOptions, PushPullOptions } from "../../worker/parameter.ts";
 import type { RowsAndGradients, Tensor } from "../../worker/tensor.ts";
 
 /** Row numbers of a tensor or a table, exact up to 2^53 (as bigint, 2^64). */
 export type RowNames = Uint32Array | Int32Array | BigUint64Array | readonly number[];
 
 /** The calls that Hetu's dense and sparse functions need: a tensor's, which a table has too. */
-export type PushPull = Pick<Tensor, "push" | "pull" | "pushPull" | "pushRows" | "pullRows" | "pushRowsPull" | "pushPullRows" | "clear">;
+export type PushPull = Pick<Tensor, "push" | "pull" | "pushPull" | "pushRows" | "pullRows" | "drop">;
 
 export class NamedTensor {
   readonly name: string;
@@ -59,38 +59,30 @@ export class CacheTable implements PushPull {
     this.#rowCount = rowCount;
   }
 
-  async push(values: Float32Array, options: CallOptions): Promise<void> {
+  async push(values: Float32Array, options?: CallOptions): Promise<void> {
     this.#checkWhole(values);
     await this.#table.push(this.#allRows(), values, options);
   }
 
-  async pull(into: Float32Array, options: CallOptions): Promise<Float32Array> {
-    this.#checkWhole(into);
-    return await this.#table.pull(this.#allRows(), into, options);
+  async pull(options?: PullOptions): Promise<Float32Array> {
+    if (options?.into !== undefined) this.#checkWhole(options.into);
+    return await this.#table.pull(this.#allRows(), options);
   }
 
-  async pushPull(values: Float32Array, into: Float32Array, options: CallOptions): Promise<Float32Array> {
-    this.#checkWhole(values);
-    this.#checkWhole(into);
-    const keys = this.#allRows();
-    return await this.#table.pushPull({ keys, gradients: values }, keys, into, options);
+  async pushPull(push: Float32Array | RowsAndGradients, pull: "all" | RowNames, options?: PushPullOptions): Promise<Float32Array> {
+    if (push instanceof Float32Array) this.#checkWhole(push);
+    if (pull === "all" && options?.into !== undefined) this.#checkWhole(options.into);
+    const pushed =
+      push instanceof Float32Array ? { keys: this.#allRows(), gradients: push } : { keys: push.rows, gradients: push.gradients };
+    return await this.#table.pushPull(pushed, pull === "all" ? this.#allRows() : pull, options);
   }
 
-  async pushRows(rows: RowNames, values: Float32Array, options: CallOptions): Promise<void> {
+  async pushRows(rows: RowNames, values: Float32Array, options?: CallOptions): Promise<void> {
     await this.#table.push(rows, values, options);
   }
 
-  async pullRows(rows: RowNames, into: Float32Array, options: CallOptions): Promise<Float32Array> {
-    return await this.#table.pull(rows, into, options);
-  }
-
-  async pushRowsPull(rows: RowNames, values: Float32Array, into: Float32Array, options: CallOptions): Promise<Float32Array> {
-    this.#checkWhole(into);
-    return await this.#table.pushPull({ keys: rows, gradients: values }, this.#allRows(), into, options);
-  }
-
-  async pushPullRows(push: RowsAndGradients, pullRows: RowNames, into: Float32Array, options: CallOptions): Promise<Float32Array> {
-    return await this.#table.pushPull({ keys: push.rows, gradients: push.gradients }, pullRows, into, options);
+  async pullRows(rows: RowNames, options?: PullOptions): Promise<Float32Array> {
+    return await this.#table.pull(rows, options);
   }
 
   /** A cache of some rows. */
@@ -98,8 +90,8 @@ export class CacheTable implements PushPull {
     return this.#table.cached(options);
   }
 
-  async clear(options: CallOptions): Promise<void> {
-    await this.#table.clear(options);
+  async drop(options?: WaitOptions): Promise<void> {
+    await this.#table.drop(options);
   }
 
   #allRows(): KeyList {

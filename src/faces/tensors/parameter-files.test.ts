@@ -104,11 +104,11 @@ test("a cache drops its copies when their table is loaded (Hetu's went on with w
   await worker.initTensor(1, { paramType: ParamType.kCacheTable, length: 10, width: 1 });
   await worker.save(1, "empty");
   await using cache = worker.cacheSparseTable(1, { rows: 10, pullBound: 100 });
-  await cache.update([3, 4], Float32Array.of(5, 6));
+  await cache.push([3, 4], Float32Array.of(5, 6));
   await cache.flush();
-  assert.deepEqual(await cache.lookup([3, 4]), Float32Array.of(5, 6));
+  assert.deepEqual(await cache.pull([3, 4]), Float32Array.of(5, 6));
   await worker.load(1, "empty");
-  assert.deepEqual(await cache.lookup([3, 4]), Float32Array.of(0, 0));
+  assert.deepEqual(await cache.pull([3, 4]), Float32Array.of(0, 0));
 });
 
 test("what is missing, torn, of another tensor or elsewhere is an error that says so, and leaves the tensor as it is", async () => {
@@ -146,7 +146,7 @@ test("servers without a place for files say so, and a parameter that is bound by
   await assert.rejects(worker.load(1, "models"), rejects("UNSUPPORTED", /--checkpoint-dir/));
   const { cluster } = await start(1, join(root, "clocks"));
   await using _ = cluster;
-  await cluster.session.tensor("bsp", { shape: [4], consistency: "bsp" });
+  await cluster.session.tensor("bsp", { shape: [4], optimizer: "sum", consistency: "bsp" });
   await cluster.session.saveParameter("bsp", "models");
   await assert.rejects(cluster.session.loadParameter("bsp", "models"), rejects("UNSUPPORTED", /"asp"/));
 });
@@ -155,15 +155,15 @@ test("a checkpoint that is being taken is not given up for a save, nor a save fo
   const { cluster } = await start(2, join(root, "both"));
   await using _ = cluster;
   const { session } = cluster;
-  await session.tensor("w", { shape: [4] });
-  const checkpoint = session.checkpoint({ clock: 1 }); // waits for it
+  await session.tensor("w", { shape: [4], optimizer: "sum" });
+  const checkpoint = session.checkpoint({ clock: 1 }).saved; // waits for it
   await assert.rejects(session.saveParameter("w", "models"), rejects("QUEUE_FULL", /one at a time/));
   session.clock();
   assert.equal((await checkpoint).clock, 1);
   const save = session.saveParameter("w", "models");
-  await assert.rejects(session.checkpoint(), rejects("QUEUE_FULL", /one at a time/));
+  await assert.rejects(session.checkpoint().saved, rejects("QUEUE_FULL", /one at a time/));
   await save;
-  assert.equal((await session.checkpoint()).step, 2);
+  assert.equal((await session.checkpoint().saved).step, 2);
 });
 
 test("names of any letters have a place each, and what is moved is counted under Hetu's names", async () => {
@@ -186,13 +186,13 @@ test("names of any letters have a place each, and what is moved is counted under
 
 test("a worker that has just ended a clock saves, though servers hear of that clock while they are asked, and nobody ends another", async () => {
   await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2, checkpointDir: join(root, "clocks") });
-  const tensors = await Promise.all(cluster.sessions.map((session) => session.tensor("w", { shape: [3] })));
+  const tensors = await Promise.all(cluster.sessions.map((session) => session.tensor("w", { shape: [3], optimizer: "sum" })));
   for (let clock = 1; clock <= 5; clock++) {
     for (const tensor of tensors) await tensor.push(Float32Array.of(1, 1, 1));
     for (const session of cluster.sessions) session.clock();
     const [first, second] = cluster.sessions;
-    await first?.saveParameter("w", "models", { deadlineMs: 10_000 });
-    await second?.saveParameter("w", "models", { deadlineMs: 10_000 });
+    await first?.saveParameter("w", "models", { timeoutMs: 10_000 });
+    await second?.saveParameter("w", "models", { timeoutMs: 10_000 });
   }
   await tensors[0]?.push(Float32Array.of(1, 1, 1));
   await cluster.session.loadParameter("w", "models");

@@ -144,6 +144,7 @@ suite("bad input", () => {
 
   test("groups that nobody made, of other sizes, or that cannot be", async () => {
     await refuses("NO_ROUTE", () => worker.sspSync(123, 1));
+    for (const version of [Number.NaN, 0.5, -1, 1e39, "1"] as number[]) await refuses("BAD_ARGUMENT", () => worker.sspSync(123, version));
     await refuses("BAD_ARGUMENT", () => worker.sspInit(-1, { size: 1, tolerance: 0 }));
     await refuses("BAD_ARGUMENT", () => worker.sspInit(5, { size: 0, tolerance: 0 }));
     await worker.sspInit(5, { size: 1, tolerance: 2 });

@@ -9,7 +9,7 @@ const settings = (rest: Partial<TensorSettings>): TensorSettings => ({ length: 4
 const isBad = (pattern: RegExp) => (error: unknown) => isWeighbridgeError(error, "BAD_ARGUMENT") && pattern.test(error.message);
 
 test("optimizers take their arguments in Hetu's order, and its defaults for those that are left out", () => {
-  assert.deepEqual(optimizerOf(settings({})), { type: "none" });
+  assert.deepEqual(optimizerOf(settings({})), { type: "sum" });
   assert.deepEqual(optimizerOf(settings({ opt: OptType.SGD, optArgs: [0.5] })), { type: "sgd", learningRate: 0.5 });
   assert.deepEqual(optimizerOf(settings({ opt: OptType.Momentum, optArgs: [0.5, 0.8] })), {
     type: "momentum",

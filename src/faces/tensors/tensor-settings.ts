@@ -10,35 +10,41 @@
 // Arguments that are left out have the defaults of Hetu's Python classes.
 
 import { badArgument, showValue, type WeighbridgeError } from "../../base/errors.ts";
-import { checkOptions } from "../../base/known-options.ts";
+import { type Complete, checkOptions } from "../../base/known-options.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
 
+/** Hetu's numbers of parameter types. */
 export const ParamType = { kParam: 0, kParam2D: 1, kCacheTable: 2 } as const;
+/** Hetu's number of a parameter type. */
 export type ParamType = (typeof ParamType)[keyof typeof ParamType];
 
+/** Hetu's numbers of initializers. */
 export const InitType = { constant: 0, uniform: 1, normal: 2, truncatedNormal: 3 } as const;
+/** Hetu's number of an initializer. */
 export type InitType = (typeof InitType)[keyof typeof InitType];
 
+/** Hetu's numbers of optimizers. */
 export const OptType = { SGD: 0, Momentum: 1, Nesterov: 2, AdaGrad: 3, Adam: 4, None: 5 } as const;
+/** Hetu's number of an optimizer. */
 export type OptType = (typeof OptType)[keyof typeof OptType];
 
-/** The arguments of InitTensor beside the name. */
+/** The arguments of InitTensor after the name. */
 export type TensorSettings = {
   /** Defaults to kParam. */
-  readonly paramType?: ParamType;
+  readonly paramType?: ParamType | undefined;
   /** Elements of a kParam, rows of the others. */
   readonly length: number;
   /** Elements of a row; 1 for a kParam. */
-  readonly width?: number;
+  readonly width?: number | undefined;
   /** Hetu's number, with `a`, `b` and `seed`; or an initializer of ours. Defaults to constant. */
-  readonly init?: InitType | InitializerSpec;
-  readonly a?: number;
-  readonly b?: number;
-  readonly seed?: number;
+  readonly init?: InitType | InitializerSpec | undefined;
+  readonly a?: number | undefined;
+  readonly b?: number | undefined;
+  readonly seed?: number | undefined;
   /** Hetu's number, with `optArgs`; or an optimizer of ours. Defaults to None. */
-  readonly opt?: OptType | OptimizerSpec;
-  readonly optArgs?: ArrayLike<number>;
+  readonly opt?: OptType | OptimizerSpec | undefined;
+  readonly optArgs?: ArrayLike<number> | undefined;
 };
 
 const SETTING_NAMES: readonly string[] = ["paramType", "length", "width", "init", "a", "b", "seed", "opt", "optArgs"];
@@ -50,7 +56,7 @@ const OPTIMIZERS: readonly ({ readonly type: OptimizerSpec["type"] } & Readonly<
   { type: "nesterov", learningRate: 0.01, momentum: 0.9 },
   { type: "adagrad", learningRate: 0.01, initialAccumulator: 0, epsilon: 1e-7 },
   { type: "adam", learningRate: 0.001, beta1: 0.9, beta2: 0.999, epsilon: 1e-8 },
-  { type: "none" },
+  { type: "sum" },
 ];
 
 /** The optimizer of a tensor. Throws BAD_ARGUMENT for an unknown number, and for more arguments than it has. */
@@ -89,7 +95,7 @@ export function initializerOf({ init = InitType.constant, a = 0, b = 1, seed = 0
 }
 
 /** Type, length and width. Throws BAD_ARGUMENT if one is wrong, and for a setting that does not exist. */
-export function dimensionsOf(settings: TensorSettings): Required<Pick<TensorSettings, "paramType" | "length" | "width">> {
+export function dimensionsOf(settings: TensorSettings): Complete<Pick<TensorSettings, "paramType" | "length" | "width">> {
   checkOptions(settings, SETTING_NAMES, "the settings of a tensor");
   const { paramType = ParamType.kParam, length, width = 1 } = settings;
   if (!Object.values(ParamType).includes(paramType)) throw bad(`paramType is 0, 1 or 2, not ${showValue(paramType)}`);

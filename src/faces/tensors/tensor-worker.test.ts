@@ -197,21 +197,21 @@ for (const servers of [1, 2, 3]) {
       for (const worker of all) await worker.initTensor(8, { ...CACHE_TABLE, length: 100, width: 1, init: InitType.constant, a: 7 });
       const cache = reader.cacheSparseTable(8, { rows: 20, pullBound: 3, pushBound: 2 });
       reader.startRecord();
-      assert.deepEqual([...(await cache.lookup([60, 70, 60]))], [7, 7, 7]); // Hetu, with two servers: zeros
+      assert.deepEqual([...(await cache.pull([60, 70, 60]))], [7, 7, 7]); // Hetu, with two servers: zeros
       const seen: number[] = [];
       for (let update = 1; update <= 5; update++) {
         await writer.sparsePush(8, [60], Float32Array.of(1)); // counts as an update of its row
-        seen.push((await cache.lookup([60]))[0] as number);
+        seen.push((await cache.pull([60]))[0] as number);
       }
       assert.deepEqual(seen, [7, 7, 7, 11, 11], "at most three updates of others are missing");
-      for (let update = 1; update <= 3; update++) await cache.update([70], Float32Array.of(1));
+      for (let update = 1; update <= 3; update++) await cache.push([70], Float32Array.of(1));
       const into = new Float32Array(1);
       await writer.sparsePull(8, [70], into);
       assert.equal(into[0], 10, "the third update went beyond the bound of two");
-      await cache.update([70], Float32Array.of(1));
-      assert.deepEqual([...(await cache.lookup([70]))], [11], "a worker sees its own");
+      await cache.push([70], Float32Array.of(1));
+      assert.deepEqual([...(await cache.pull([70]))], [11], "a worker sees its own");
       const own = new Float32Array(2);
-      await cache.pushPull([70, 60], own, [70, 70], Float32Array.of(1, 1));
+      await cache.pushPull({ keys: [70, 70], gradients: Float32Array.of(1, 1) }, [70, 60], { into: own });
       assert.deepEqual([...own], [13, 11]);
       await cache.close(); // nothing that was pending is lost
       await writer.sparsePull(8, [70], into);
@@ -264,7 +264,7 @@ test("SSPSync of a group that the worker has not joined fails, and what it pushe
   const { cluster, all } = await start(2, 2);
   await using _ = cluster;
   const [member, stranger] = all as [TensorWorker, TensorWorker];
-  const tables = await Promise.all(all.map(({ session }) => session.embedding("t", { dim: 1, consistency: "bsp" })));
+  const tables = await Promise.all(all.map(({ session }) => session.embedding("t", { dim: 1, optimizer: "sum", consistency: "bsp" })));
   const keys = [1, 2, 3, 4, 5, 6]; // on both servers
   await member.sspInit(7, { size: 2, tolerance: 1 });
   for (const table of tables) await table.push(keys, new Float32Array(6).fill(1));
@@ -389,7 +389,7 @@ test("a wait has a deadline", async () => {
   const { cluster, all } = await start(1, 2);
   await using _ = cluster;
   await assert.rejects(all[0]!.sspInit(1, { size: 2, tolerance: 0 }, { signal: AbortSignal.abort() }), { code: "ABORTED" });
-  await assert.rejects(all[0]!.sspInit(1, { size: 2, tolerance: 0 }, { deadlineMs: -1 }), { code: "BAD_ARGUMENT" });
-  await all[0]?.sspInit(1, { size: 2, tolerance: 0 }, { deadlineMs: 30_000 });
-  await assert.rejects((async () => await all[0]?.sspSync(1, 0, { deadlineMs: 20 }))(), (error) => isWeighbridgeError(error, "DEADLINE"));
+  await assert.rejects(all[0]!.sspInit(1, { size: 2, tolerance: 0 }, { timeoutMs: -1 }), { code: "BAD_ARGUMENT" });
+  await all[0]?.sspInit(1, { size: 2, tolerance: 0 }, { timeoutMs: 30_000 });
+  await assert.rejects((async () => await all[0]?.sspSync(1, 0, { timeoutMs: 20 }))(), (error) => isWeighbridgeError(error, "DEADLINE"));
 });

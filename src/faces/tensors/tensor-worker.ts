@@ -12,9 +12,8 @@ import type { WaitOptions } from "../../base/deferred.ts";
 import { badArgument, showValue, unsupported, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions, checkWaitOptions } from "../../base/known-options.ts";
 import { partialReducePartners, sspSync } from "../../contracts/beside-parameters.ts";
-import type { CacheOptions } from "../../worker/cache/bounded-cache.ts";
-import type { CachedEmbedding } from "../../worker/cache/cached-embedding.ts";
-import type { CallOptions } from "../../worker/parameter.ts";
+import type { CachedEmbedding, CacheOptions } from "../../worker/cache/cached-embedding.ts";
+import type { CallOptions, PushPullOptions } from "../../worker/parameter.ts";
 import type { FunctionLoad } from "../../worker/router/function-request.ts";
 import { DataStore, type IndexList } from "./data-store.ts";
 import { hetuLoads, SSP_INIT } from "./function-names.ts";
@@ -26,6 +25,7 @@ export type TensorName = number | string;
 
 const KEY_MAX = 2n ** 64n - 1n;
 
+/** A worker with Hetu's calls. */
 export class TensorWorker {
   readonly #session: Session;
   readonly #tensors = new Map<string, NamedTensor>();
@@ -51,12 +51,12 @@ export class TensorWorker {
   }
 
   /** Waits until every worker has entered this barrier. */
-  async barrierWorker(wait: WaitOptions = {}): Promise<void> {
-    await this.#session.barrier(wait);
+  async barrierWorker(options: WaitOptions = {}): Promise<void> {
+    await this.#session.barrier(options);
   }
 
   /** Leaves together with all nodes. */
-  async finish(options: { readonly barrier?: boolean } & WaitOptions = {}): Promise<void> {
+  async finish(options: { readonly barrier?: boolean | undefined } & WaitOptions = {}): Promise<void> {
     await this.#session.close(options);
   }
 
@@ -64,45 +64,46 @@ export class TensorWorker {
    * Creates a tensor on the servers, or finds it there; no barrier is needed. Throws BAD_ARGUMENT, and SPEC_MISMATCH if
    * another worker described it differently.
    */
-  async initTensor(name: TensorName, settings: TensorSettings, wait: WaitOptions = {}): Promise<void> {
+  async initTensor(name: TensorName, settings: TensorSettings, options: WaitOptions = {}): Promise<void> {
+    checkWaitOptions(options);
     const key = nameOf(name);
     const { paramType, length, width } = dimensionsOf(settings);
     const common = { init: initializerOf(settings), optimizer: optimizerOf(settings) };
     const calls =
       paramType === ParamType.kCacheTable
-        ? new CacheTable(await this.#session.embedding(key, { ...common, dim: width, rows: length, versions: true }, wait), length)
-        : await this.#session.tensor(key, { ...common, shape: paramType === ParamType.kParam ? [length] : [length, width] }, wait);
+        ? new CacheTable(await this.#session.embedding(key, { ...common, dim: width, rows: length, versions: true, ...options }), length)
+        : await this.#session.tensor(key, { ...common, shape: paramType === ParamType.kParam ? [length] : [length, width], ...options });
     this.#tensors.set(key, new NamedTensor(key, calls));
   }
 
   /** Hands values, as many as the tensor has, to its optimizer. */
-  push(name: TensorName, values: Float32Array, options: CallOptions = {}): Promise<void> {
+  push(name: TensorName, values: Float32Array, options?: CallOptions): Promise<void> {
     return this.#begin(name, ({ calls }) => calls.push(values, options));
   }
 
   /** Fills `into` with the tensor. Sees every earlier push of this worker. */
-  pull(name: TensorName, into: Float32Array, options: CallOptions = {}): Promise<void> {
-    return this.#begin(name, ({ calls }) => calls.pull(into, options));
+  pull(name: TensorName, into: Float32Array, options?: CallOptions): Promise<void> {
+    return this.#begin(name, ({ calls }) => calls.pull(pulled(into, options)));
   }
 
   /** Pushes, and fills `into` with the tensor right after the push. */
-  ddPushPull(name: TensorName, values: Float32Array, into: Float32Array, options: CallOptions = {}): Promise<void> {
-    return this.#begin(name, ({ calls }) => calls.pushPull(values, into, options));
+  ddPushPull(name: TensorName, values: Float32Array, into: Float32Array, options?: CallOptions): Promise<void> {
+    return this.#begin(name, ({ calls }) => calls.pushPull(values, "all", pulled(into, options)));
   }
 
   /** Pushes values of some rows; those of a row that is listed twice are added first. */
-  sparsePush(name: TensorName, rows: RowNames, values: Float32Array, options: CallOptions = {}): Promise<void> {
+  sparsePush(name: TensorName, rows: RowNames, values: Float32Array, options?: CallOptions): Promise<void> {
     return this.#begin(name, ({ calls }) => calls.pushRows(rows, values, options));
   }
 
   /** Fills `into` with some rows, in the order of the list. */
-  sparsePull(name: TensorName, rows: RowNames, into: Float32Array, options: CallOptions = {}): Promise<void> {
-    return this.#begin(name, ({ calls }) => calls.pullRows(rows, into, options));
+  sparsePull(name: TensorName, rows: RowNames, into: Float32Array, options?: CallOptions): Promise<void> {
+    return this.#begin(name, ({ calls }) => calls.pullRows(rows, pulled(into, options)));
   }
 
   /** Pushes rows, and fills `into` with the whole tensor right after the push. */
-  sdPushPull(name: TensorName, rows: RowNames, values: Float32Array, into: Float32Array, options: CallOptions = {}): Promise<void> {
-    return this.#begin(name, ({ calls }) => calls.pushRowsPull(rows, values, into, options));
+  sdPushPull(name: TensorName, rows: RowNames, values: Float32Array, into: Float32Array, options?: CallOptions): Promise<void> {
+    return this.#begin(name, ({ calls }) => calls.pushPull({ rows, gradients: values }, "all", pulled(into, options)));
   }
 
   /** Pushes rows, and fills `into` with rows of the tensor right after the push, or with none. */
@@ -112,9 +113,9 @@ export class TensorWorker {
     values: Float32Array,
     pullRows: RowNames,
     into: Float32Array,
-    options: CallOptions = {},
+    options?: CallOptions,
   ): Promise<void> {
-    return this.#begin(name, ({ calls }) => calls.pushPullRows({ rows: pushRows, gradients: values }, pullRows, into, options));
+    return this.#begin(name, ({ calls }) => calls.pushPull({ rows: pushRows, gradients: values }, pullRows, pulled(into, options)));
   }
 
   /**
@@ -128,10 +129,10 @@ export class TensorWorker {
   }
 
   /** Resolves when all calls of this name so far have ended. Rejects with the first that failed since the last wait. */
-  async wait(name: TensorName, wait: WaitOptions = {}): Promise<void> {
+  async wait(name: TensorName, options: WaitOptions = {}): Promise<void> {
     const tensor = this.#find(name);
-    checkWaitOptions(wait); // before a failure is reported, which happens once
-    await this.#session.wait(tensor.allEnded(), `the calls of tensor ${tensor.name}`, wait);
+    checkWaitOptions(options); // before a failure is reported, which happens once
+    await this.#session.wait(tensor.allEnded(), `the calls of tensor ${tensor.name}`, options);
   }
 
   /** Forgets the name here; the servers keep the tensor. */
@@ -140,9 +141,9 @@ export class TensorWorker {
   }
 
   /** Removes the tensor from the servers, for all workers, and forgets it here. */
-  async clearOnServer(name: TensorName, wait: WaitOptions = {}): Promise<void> {
+  async clearOnServer(name: TensorName, options: WaitOptions = {}): Promise<void> {
     const tensor = this.#find(name);
-    await tensor.calls.clear(wait);
+    await tensor.calls.drop(options);
     this.#tensors.delete(tensor.name);
   }
 
@@ -151,21 +152,21 @@ export class TensorWorker {
    * replace what was there. Throws UNSUPPORTED if they were started without a checkpoint directory, BAD_ARGUMENT for a
    * path that leads out of it.
    */
-  save(name: TensorName, directory: string, wait: WaitOptions = {}): Promise<void> {
-    return this.#begin(name, async (tensor) => await this.#session.saveParameter(tensor.name, directory, wait));
+  save(name: TensorName, directory: string, options: WaitOptions = {}): Promise<void> {
+    return this.#begin(name, async (tensor) => await this.#session.saveParameter(tensor.name, directory, options));
   }
 
   /**
    * Makes the servers read what `save` wrote, however many servers there were then. Throws CHECKPOINT_MISSING, _TORN,
    * _FOREIGN or _IO, and changes nothing.
    */
-  load(name: TensorName, directory: string, wait: WaitOptions = {}): Promise<void> {
-    return this.#begin(name, async (tensor) => await this.#session.loadParameter(tensor.name, directory, wait));
+  load(name: TensorName, directory: string, options: WaitOptions = {}): Promise<void> {
+    return this.#begin(name, async (tensor) => await this.#session.loadParameter(tensor.name, directory, options));
   }
 
   /**
-   * Adds arrays of any length to those that the servers keep by index, beside the tensors. `values` has them one after
-   * the other. Returns the query for `waitData`.
+   * Adds arrays of any length to those that the servers keep by index, apart from the tensors. `values` has them one
+   * after the other. Returns the query for `waitData`.
    */
   pushData(indexes: IndexList, values: Float32Array, lengths: ArrayLike<number>, options: CallOptions = {}): number {
     return this.#data.push(indexes, values, lengths, options);
@@ -177,8 +178,8 @@ export class TensorWorker {
   }
 
   /** Resolves when that `pushData` or `pullData` has ended; rejects if it failed. */
-  async waitData(query: number, wait: WaitOptions = {}): Promise<void> {
-    await this.#data.wait(query, wait);
+  async waitData(query: number, options: WaitOptions = {}): Promise<void> {
+    await this.#data.wait(query, options);
   }
 
   /**
@@ -187,15 +188,15 @@ export class TensorWorker {
    */
   async sspInit(
     key: number | bigint,
-    options: { readonly size: number; readonly tolerance: number },
-    wait: WaitOptions = {},
+    settings: { readonly size: number; readonly tolerance: number },
+    options: WaitOptions = {},
   ): Promise<number> {
     const group = keyOf(key);
-    checkOptions(options, ["size", "tolerance"], "the settings of an SSP group");
-    const { size, tolerance } = options;
+    checkOptions(settings, ["size", "tolerance"], "the settings of an SSP group");
+    const { size, tolerance } = settings;
     if (size === 0) throw badArgument("a group has at least one member, not 0"); // 0: a member synchronizes
-    checkWaitOptions(wait);
-    const call = { ...wait, countedAs: SSP_INIT };
+    checkWaitOptions(options);
+    const call = { ...options, countedAs: SSP_INIT };
     const { version } = await this.#session.call(sspSync, { key: group }, { group, size, tolerance, version: 0 }, call);
     return version;
   }
@@ -204,9 +205,11 @@ export class TensorWorker {
    * Resolves when no worker of the group is further behind `version` than its tolerance. Waits at the server, without
    * polling.
    */
-  async sspSync(key: number | bigint, version: number, wait: WaitOptions = {}): Promise<void> {
+  async sspSync(key: number | bigint, version: number, options: WaitOptions = {}): Promise<void> {
     const group = keyOf(key);
-    await this.#session.call(sspSync, { key: group }, { group, size: 0, tolerance: 0, version }, wait);
+    if (!(Number.isSafeInteger(version) && version >= 0))
+      throw badArgument(`a version must be a whole number from 0 up, got ${showValue(version)}`);
+    await this.#session.call(sspSync, { key: group }, { group, size: 0, tolerance: 0, version }, options);
   }
 
   /**
@@ -215,13 +218,13 @@ export class TensorWorker {
    */
   async preduceGetPartner(
     key: number | bigint,
-    options: { readonly want: number; readonly waitMs: number },
-    wait: WaitOptions = {},
+    settings: { readonly want: number; readonly waitMs: number },
+    options: WaitOptions = {},
   ): Promise<readonly number[]> {
     const group = keyOf(key);
-    checkOptions(options, ["want", "waitMs"], "the settings of a partial reduce");
-    const { want, waitMs } = options;
-    const { ranks } = await this.#session.call(partialReducePartners, { key: group }, { group, want, patienceMs: waitMs }, wait);
+    checkOptions(settings, ["want", "waitMs"], "the settings of a partial reduce");
+    const { want, waitMs } = settings;
+    const { ranks } = await this.#session.call(partialReducePartners, { key: group }, { group, want, patienceMs: waitMs }, options);
     return [...ranks];
   }
 
@@ -257,6 +260,12 @@ function nameOf(name: TensorName): string {
   if (typeof name === "string" && name !== "") return name;
   if (typeof name === "number" && Number.isSafeInteger(name) && name >= 0) return String(name);
   throw badArgument(`a tensor's name must be a whole number from 0 up or a string, not ${showValue(name)}`);
+}
+
+/** Options of a call that fills `into`. */
+function pulled(into: Float32Array, options: CallOptions | undefined): PushPullOptions {
+  if (options === undefined) return { into };
+  return typeof options === "object" && options !== null ? { ...options, into } : options; // others are refused
 }
 
 function keyOf(key: number | bigint): bigint {

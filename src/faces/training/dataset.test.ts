@@ -45,7 +45,7 @@ test("names the first label that is out of range", () => {
 });
 
 test("compares the ids of a sample", () => {
-  const lookup = { name: "e", vocabSize: 5, width: 2, idsPerSample: 2, sampleCountMax: 4 };
+  const lookup = { name: "e", vocabSize: 5, dim: 2, idsPerSample: 2, sampleCountMax: 4 };
   const ofIds = new EmbeddingNetwork(workspace, { lookup, layers: [dense({ outputs: 3 })] });
   checkDataset(new ArrayDataset({ labels: [0], ids: { idsPerSample: 2, list: [1, 2] } }), ofIds, loss);
   refuses(

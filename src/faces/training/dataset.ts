@@ -8,34 +8,40 @@ import type { LabelledImages } from "../../nn/labelled-images.ts";
 import type { IdBatch } from "./embedding-lookup.ts";
 import type { Loss, Network } from "./network.ts";
 
+/** Samples to train on, by number. */
 export interface Dataset {
+  /** How many samples there are; the first has index 0. */
   readonly sampleCount: number;
   /** Lengths of a sample's values; left out if samples have none. */
   readonly shape?: Shape | undefined;
   /** Ids of a sample; left out if samples have none. */
   readonly idsPerSample?: number | undefined;
-  /** Writes the values of these samples; `into.sampleCount` is set already. */
-  readonly readValues?: ((indexes: Uint32Array, into: Activations) => void) | undefined;
-  /** Writes the ids of these samples, `idsPerSample` each: whole numbers, or NaN; any may lack a row. */
-  readonly readIds?: ((indexes: Uint32Array, into: Float64Array) => void) | undefined;
+  /**
+   * Writes the values of these samples; `into.sampleCount` is set already. A promise is awaited, and its rejection is
+   * that of the training.
+   */
+  readonly readValues?: ((indexes: Uint32Array, into: Activations) => void | Promise<void>) | undefined;
+  /** Writes the ids of these samples, `idsPerSample` each: whole numbers, or NaN; any may lack a row. As readValues. */
+  readonly readIds?: ((indexes: Uint32Array, into: Float64Array) => void | Promise<void>) | undefined;
+  /** Writes the labels before it returns. */
   readLabels(indexes: Uint32Array, into: Float32Array): void;
 }
 
 const LABELS_AT_ONCE = 8192;
 
 /** Writes the values of these samples into the network's input, and their labels. */
-export function readSamples(dataset: Dataset, { input }: Network, indexes: Uint32Array, labels: Float32Array): void {
+export async function readSamples(dataset: Dataset, { input }: Network, indexes: Uint32Array, labels: Float32Array): Promise<void> {
   if (input !== undefined) {
     input.sampleCount = indexes.length;
-    dataset.readValues?.(indexes, input);
+    await dataset.readValues?.(indexes, input);
   }
   dataset.readLabels(indexes, labels);
 }
 
 /** The ids of these samples, in an array of their own. */
-export function readIdBatch(dataset: Dataset, { idsPerSample }: Network, indexes: Uint32Array): IdBatch {
+export async function readIdBatch(dataset: Dataset, { idsPerSample }: Network, indexes: Uint32Array): Promise<IdBatch> {
   const ids = new Float64Array(indexes.length * idsPerSample);
-  dataset.readIds?.(indexes, ids);
+  await dataset.readIds?.(indexes, ids);
   return { ids, sampleCount: indexes.length, idsPerSample };
 }
 
@@ -68,7 +74,11 @@ function checkLabels(dataset: Dataset, loss: Loss): void {
   for (let from = 0; from < sampleCount; from += labels.length) {
     const count = Math.min(labels.length, sampleCount - from);
     const indexes = Uint32Array.from({ length: count }, (_, i) => from + i);
-    dataset.readLabels(indexes, labels.subarray(0, count));
+    const read: unknown = dataset.readLabels(indexes, labels.subarray(0, count));
+    if (read instanceof Promise) {
+      read.catch(() => {}); // the error below is the one that counts
+      throw badArgument("readLabels must write the labels before it returns, got a promise: only readValues and readIds are awaited");
+    }
     for (let i = 0; i < count; i++) {
       if (loss.acceptsLabel(labels[i]!)) continue;
       throw badArgument(`the label of sample ${from + i} is ${labels[i]}: expected ${loss.expectedLabel}`);
@@ -78,7 +88,9 @@ function checkLabels(dataset: Dataset, loss: Loss): void {
 
 /** Images with a class each. */
 export class ImageDataset implements Dataset {
+  /** How many of the images are samples. */
   readonly sampleCount: number;
+  /** The lengths of an image: [channels, height, width]. */
   readonly shape: Shape;
   readonly #images: LabelledImages;
   readonly #classes: Uint8Array;
@@ -103,19 +115,41 @@ export class ImageDataset implements Dataset {
   }
 }
 
+/** The samples of an ArrayDataset. */
 export type ArrayDatasetOptions = {
   /** One for each sample: a class, or a number. */
   readonly labels: ArrayLike<number>;
-  readonly values?: { readonly shape: Shape; readonly floats: Float32Array } | undefined;
-  readonly ids?: { readonly idsPerSample: number; readonly list: ArrayLike<number> } | undefined;
+  /** The values of the samples, if they have some. */
+  readonly values?:
+    | {
+        /** The lengths of one sample. */
+        readonly shape: Shape;
+        /** All samples, one after the other. */
+        readonly floats: Float32Array;
+      }
+    | undefined;
+  /** The ids of the samples, if they have some. */
+  readonly ids?:
+    | {
+        /** How many ids a sample has. */
+        readonly idsPerSample: number;
+        /** The ids of all samples, one sample after the other. */
+        readonly list: ArrayLike<number>;
+      }
+    | undefined;
 };
 
 /** Samples in arrays, one after the other. They are kept, not copied. */
 export class ArrayDataset implements Dataset {
+  /** How many samples there are: as many as labels. */
   readonly sampleCount: number;
+  /** The lengths of a sample's values; undefined without values. */
   readonly shape: Shape | undefined;
+  /** How many ids a sample has; 0 without ids. */
   readonly idsPerSample: number;
+  /** Writes the values of these samples; undefined without values. */
   readonly readValues: Dataset["readValues"];
+  /** Writes the ids of these samples; undefined without ids. */
   readonly readIds: Dataset["readIds"];
   readonly #labels: ArrayLike<number>;
 

@@ -15,7 +15,7 @@ import { Model } from "./model.ts";
 import { setParamPs } from "./network.ts";
 import { EmbeddingNetwork } from "./networks/embedding-network.ts";
 
-const OPTIONS: EmbeddingLookupOptions = { name: "e", vocabSize: 4, width: 2, idsPerSample: 2, sampleCountMax: 3 };
+const OPTIONS: EmbeddingLookupOptions = { name: "e", vocabSize: 4, dim: 2, idsPerSample: 2, sampleCountMax: 3 };
 
 function refuses(options: object, message: RegExp): void {
   assert.throws(
@@ -46,9 +46,10 @@ test("takes options as MindSpore spells them, and names the nearest for one that
     sampleCountMax: 3,
   };
   const { options } = new EmbeddingLookup(new Workspace(), mindspore as unknown as EmbeddingLookupOptions);
-  assert.deepEqual([options.vocabSize, options.width, options.vocabCacheSize], [4, 2, 3]);
+  assert.deepEqual([options.vocabSize, options.dim, options.vocabCacheSize], [4, 2, 3]);
   refuses({ vocab_size: 4 }, /both vocabSize and vocab_size/);
-  refuses({ embeddingSize: 2 }, /both width and embeddingSize/);
+  refuses({ embeddingSize: 2 }, /both dim and embeddingSize/);
+  refuses({ width: 2 }, /width is now called dim/);
   refuses({ vocabCachesize: 4 }, /did you mean vocabCacheSize\?/);
 });
 
@@ -107,7 +108,7 @@ test("whatever id names no row reads as zeros and learns nothing, in a table tha
 async function trainOn(ids: readonly number[], options: Partial<EmbeddingLookupOptions>, where: "alone" | "servers"): Promise<number[]> {
   await using cluster = where === "alone" ? undefined : await EmbeddedCluster.start({ servers: 2 });
   const workspace = new Workspace();
-  const lookup = { ...OPTIONS, width: 1, idsPerSample: 1, ...options };
+  const lookup = { ...OPTIONS, dim: 1, idsPerSample: 1, ...options };
   const network = new EmbeddingNetwork(workspace, { lookup });
   if (where === "servers") setParamPs(network);
   const loss = new SquaredError(workspace, { sampleCountMax: 3 });

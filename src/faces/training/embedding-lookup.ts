@@ -10,7 +10,7 @@
 import { assert } from "../../base/assert.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import { badArgument, showValue, type WeighbridgeError } from "../../base/errors.ts";
-import { checkOptions, checkWaitOptions } from "../../base/known-options.ts";
+import { type Complete, checkOptions, checkWaitOptions } from "../../base/known-options.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
 import type { Activations } from "../../nn/activations.ts";
 import { checkCount, type GradientReady } from "../../nn/layer.ts";
@@ -23,26 +23,30 @@ import { inOurNames } from "./mindspore-names.ts";
 import type { Stage } from "./network.ts";
 import type { RowSource } from "./row-source.ts";
 
+/** How a lookup is made. */
 export type EmbeddingLookupOptions = {
+  /** The name of the stage; its table is called `NAME.weight`. */
   readonly name: string;
   /** Rows of the table. */
   readonly vocabSize: number;
   /** Elements of a row (MindSpore: embedding_size). */
-  readonly width: number;
+  readonly dim: number;
+  /** How many ids of a sample the lookup reads. */
   readonly idsPerSample: number;
+  /** The most samples that a batch may have. */
   readonly sampleCountMax: number;
   /** The first of a sample's ids that belongs to this lookup, which reads `idsPerSample` of them. Defaults to 0. */
-  readonly idsFrom?: number;
+  readonly idsFrom?: number | undefined;
   /** How a sample's rows are combined: all side by side, the default, or their sum. */
-  readonly combine?: "concat" | "sum";
+  readonly combine?: "concat" | "sum" | undefined;
   /** Where rows are looked up: on the servers, or in this worker's memory. "CPU" by default, as in MindSpore. */
-  readonly target?: "CPU" | "DEVICE";
+  readonly target?: "CPU" | "DEVICE" | undefined;
   /** True, the default: a step reads and updates only the rows of its batch. False: the whole table. */
-  readonly sparse?: boolean;
+  readonly sparse?: boolean | undefined;
   /** How many rows this worker caches in its memory; 0, the default: none. For target "DEVICE". */
-  readonly vocabCacheSize?: number;
+  readonly vocabCacheSize?: number | undefined;
   /** normal with a standard deviation of 0.01 by default. */
-  readonly initializer?: InitializerSpec;
+  readonly initializer?: InitializerSpec | undefined;
 };
 
 /** The ids of a batch: `idsPerSample` of each sample, one sample after the other. */
@@ -51,7 +55,7 @@ export type IdBatch = { readonly ids: Float64Array; readonly sampleCount: number
 const NAMES: readonly (keyof EmbeddingLookupOptions)[] = [
   "name",
   "vocabSize",
-  "width",
+  "dim",
   "idsPerSample",
   "sampleCountMax",
   "idsFrom",
@@ -62,11 +66,17 @@ const NAMES: readonly (keyof EmbeddingLookupOptions)[] = [
   "initializer",
 ];
 
+/** Looks rows of a table up, as the first stage of a network (MindSpore: EmbeddingLookup). */
 export class EmbeddingLookup implements Stage {
+  /** The name of the stage. */
   readonly name: string;
-  readonly options: Required<EmbeddingLookupOptions>;
+  /** What it was made with, defaults included. */
+  readonly options: Complete<EmbeddingLookupOptions>;
+  /** The table, if the lookup is not sparse; otherwise none. */
   readonly parameters: readonly Parameter[];
+  /** None. */
   readonly statistics: readonly [] = [];
+  /** The combined rows of each sample. */
   readonly output: Activations;
   /** Set while the rows live on servers (setParamPs). A table that is not sparse has it on its parameter. */
   serverTarget: ServerTarget | undefined;
@@ -79,7 +89,7 @@ export class EmbeddingLookup implements Stage {
 
   constructor(workspace: Workspace, options: EmbeddingLookupOptions) {
     const resolved = resolve(options);
-    const { name, width, idsPerSample, sampleCountMax, combine, vocabSize, sparse, initializer } = resolved;
+    const { name, dim: width, idsPerSample, sampleCountMax, combine, vocabSize, sparse, initializer } = resolved;
     this.name = name;
     this.options = resolved;
     this.#ids = new Float64Array(idsPerSample * sampleCountMax);
@@ -91,6 +101,7 @@ export class EmbeddingLookup implements Stage {
     this.output = (this.#dense ?? this.#rows)!.output;
   }
 
+  /** Itself: the stage reads rows. */
   get lookup(): this {
     return this;
   }
@@ -100,27 +111,29 @@ export class EmbeddingLookup implements Stage {
     return `${this.name}.weight`;
   }
 
+  /** @internal */
   get source(): RowSource | undefined {
     return this.#source;
   }
 
-  /** Sets the source of the rows, for a sparse lookup only. */
+  /** @internal Sets the source of the rows, for a sparse lookup only. */
   attach(source: RowSource): void {
-    assert(this.#rows !== undefined && source.width === this.options.width, `${this.name} takes a source of its own width`);
+    assert(this.#rows !== undefined && source.width === this.options.dim, `${this.name} takes a source of its own width`);
     this.#source = source;
   }
 
+  /** @internal */
   detach(): void {
     this.#source = undefined;
   }
 
-  /** Names the ids of the next batch: a hint. */
+  /** @internal Names the ids of the next batch: a hint. */
   prefetch(batch: IdBatch): void {
     this.#source?.prefetch(this.#pick(batch, new Float64Array(this.#ids.length)));
   }
 
   /**
-   * Resolves when the rows of a batch have arrived. Throws BAD_ARGUMENT for an id that is no whole number
+   * @internal Resolves when the rows of a batch have arrived. Throws BAD_ARGUMENT for an id that is no whole number
    * (EmbeddingLookup.E1).
    */
   async acquire(batch: IdBatch, wait: WaitOptions = {}): Promise<void> {
@@ -143,14 +156,14 @@ export class EmbeddingLookup implements Stage {
     return undefined;
   }
 
-  /** Passes the gradients of the last `backward` to the source, which owns them until the promise settles. */
+  /** @internal Passes the gradients of the last `backward` to the source, which owns them until the promise settles. */
   async push(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     if (this.#rows === undefined || this.#source === undefined) return;
     await this.#source.push(this.#rows.touchedSlots, this.#rows.gradients, wait);
   }
 
-  /** After an `acquire` of no samples: takes part in the step all the same. */
+  /** @internal After an `acquire` of no samples: takes part in the step all the same. */
   async pushNothing(wait: WaitOptions = {}): Promise<void> {
     checkWaitOptions(wait);
     await this.#source?.push(new Int32Array(0), new Float32Array(0), wait);
@@ -175,9 +188,9 @@ export class EmbeddingLookup implements Stage {
 }
 
 /** EmbeddingLookup.E2 */
-function resolve(given: EmbeddingLookupOptions): Required<EmbeddingLookupOptions> {
+function resolve(given: EmbeddingLookupOptions): Complete<EmbeddingLookupOptions> {
   const what = "the options of an EmbeddingLookup";
-  const options = inOurNames(given, what, { embeddingSize: "width" }) as EmbeddingLookupOptions;
+  const options = inOurNames(given, what, { embeddingSize: "dim" }) as EmbeddingLookupOptions;
   checkOptions(options, NAMES, what);
   const { name, idsFrom = 0, combine = "concat", target = "CPU", sparse = true, vocabCacheSize = 0 } = options;
   if (typeof name !== "string" || name === "") throw badArgument("an EmbeddingLookup needs a name");

@@ -60,8 +60,8 @@ export type EpochName = { readonly name: string; readonly epoch: number };
 
 /** Joins with this worker's clock, which does not change while it waits, and its mark. */
 export function epochRendezvous(session: Session, { name, epoch }: EpochName, wait: WaitOptions, mark = ""): Rendezvous {
-  const options = { generation: epoch, value: `${session.clocks} ${mark}` };
-  return session.rendezvous.open(`${name}.epoch`, options, wait, `the end of epoch ${epoch + 1} of "${name}"`);
+  const options = { generation: epoch, value: `${session.clocks} ${mark}`, ...wait };
+  return session.rendezvous.open(`${name}.epoch`, options, `the end of epoch ${epoch + 1} of "${name}"`);
 }
 
 /** A worker that came to a rendezvous, and what it came with. */
@@ -76,6 +76,6 @@ export async function alignClocks(session: Session, { name, epoch }: EpochName, 
   while (!(await rendezvous.isHeld()));
   const came = rendezvous.values.map(({ rank, value }) => ({ rank, clocks: Number.parseInt(value, 10), mark: value.replace(/^\d+ /, "") }));
   const highest = came.reduce((most, { clocks }) => Math.max(most, clocks), 0);
-  while (session.clocks < highest) session.clock();
+  session.advanceTo(highest);
   return came;
 }

@@ -1,5 +1,4 @@
-// event-loop — lets input and output proceed between two pieces of computing, or for a while; and measures how long a
-// training waits.
+// event-loop — lets input and output proceed between two pieces of computing, or for a while.
 
 import { WeighbridgeError } from "../../base/errors.ts";
 
@@ -7,11 +6,14 @@ type TurnStarter = (run: () => void) => unknown;
 
 /** Resolves in another turn of the event loop, when input that was ready has been handled. */
 export async function nextTurn(): Promise<void> {
+  await new Promise<void>(inNextTurn);
+}
+
+/** Calls it then. */
+export function inNextTurn(run: () => void): void {
   const { setImmediate: soon } = globalThis as { readonly setImmediate?: TurnStarter };
-  await new Promise<void>((resolve) => {
-    if (soon === undefined) setTimeout(resolve, 0);
-    else soon(resolve);
-  });
+  if (soon === undefined) setTimeout(run, 0);
+  else soon(run);
 }
 
 /** The same between two pieces of work that may be aborted. Throws ABORTED, with `where`, once it is. */
@@ -20,38 +22,22 @@ export async function nextTurnOf(where: string, signal: AbortSignal | undefined)
   if (signal?.aborted === true) throw new WeighbridgeError("ABORTED", `aborted ${where}`, { cause: signal.reason });
 }
 
+/** Waits for something of the caller's. Throws ABORTED, with `where`, if the signal fires first. */
+export async function unlessAborted<T>(promise: Promise<T>, where: string, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return await promise;
+  const aborted = Promise.withResolvers<never>();
+  const abort = (): void => aborted.reject(new WeighbridgeError("ABORTED", `aborted ${where}`, { cause: signal.reason }));
+  signal.addEventListener("abort", abort);
+  try {
+    if (signal.aborted) abort();
+    return await Promise.race([promise, aborted.promise]);
+  } finally {
+    signal.removeEventListener("abort", abort);
+  }
+}
+
 export async function pause(milliseconds: number): Promise<void> {
   await new Promise<void>((resolve) => {
     setTimeout(resolve, milliseconds);
   });
-}
-
-export class WaitMeter {
-  #startedAt = performance.now();
-  #waitedMs = 0;
-
-  /** Waits for something that is not this worker's own work. */
-  async wait<T>(promise: Promise<T>): Promise<T> {
-    const from = performance.now();
-    try {
-      return await promise;
-    } finally {
-      this.#waitedMs += performance.now() - from;
-    }
-  }
-
-  restart(): void {
-    this.#startedAt = performance.now();
-    this.#waitedMs = 0;
-  }
-
-  get seconds(): number {
-    return (performance.now() - this.#startedAt) / 1000;
-  }
-
-  /** The share of the time since the start, from 0 to 1. */
-  get share(): number {
-    const total = performance.now() - this.#startedAt;
-    return total > 0 ? Math.min(1, this.#waitedMs / total) : 0;
-  }
 }

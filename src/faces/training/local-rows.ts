@@ -13,7 +13,7 @@ import { Initializer } from "../../store/initializers/initializer.ts";
 import { type InitializerSpec, resolveInitializer } from "../../store/initializers/initializer-spec.ts";
 import { TableStore } from "../../store/table-store.ts";
 import { clipScale, gradientNorm } from "../../store/updaters/gradient-norm.ts";
-import { type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
+import { type OptimizerName, type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import { Updater } from "../../store/updaters/updater.ts";
 import { BatchSlots } from "./batch-slots.ts";
 import { RowCounts, type RowSource, type RowSourceStatistics } from "./row-source.ts";
@@ -28,7 +28,7 @@ export type TableDescription = {
   readonly idCountMax: number;
   /** With its seed. */
   readonly initializer: InitializerSpec;
-  readonly optimizer: OptimizerSpec;
+  readonly optimizer: OptimizerName | OptimizerSpec;
 };
 
 /** Rows with their slots, as they are stored. */

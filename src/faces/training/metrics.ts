@@ -3,9 +3,11 @@
 import { assert } from "../../base/assert.ts";
 import type { Activations } from "../../nn/activations.ts";
 
+/** Measures how good outputs are, over all batches since `clear()`. */
 export interface Metric {
   /** Forgets everything. */
   clear(): void;
+  /** Adds a batch. */
   update(outputs: Activations, labels: ArrayLike<number>): void;
   /** NaN before the first update. */
   readonly value: number;
@@ -21,6 +23,7 @@ export class Accuracy implements Metric {
     this.#count = 0;
   }
 
+  /** Adds a batch. */
   update(outputs: Activations, labels: ArrayLike<number>): void {
     const { values, sampleCount, floatsPerSample } = outputs;
     for (let i = 0; i < sampleCount; i++) {
@@ -40,7 +43,9 @@ export class Accuracy implements Metric {
  * accuracy.
  */
 export class Confusion implements Metric {
+  /** How many classes there are. */
   readonly classCount: number;
+  /** How often a label was classified as each class: at `label · classCount + found`. */
   readonly counts: Uint32Array;
 
   constructor(classCount: number) {
@@ -52,6 +57,7 @@ export class Confusion implements Metric {
     this.counts.fill(0);
   }
 
+  /** Adds a batch. */
   update(outputs: Activations, labels: ArrayLike<number>): void {
     const { values, sampleCount, floatsPerSample } = outputs;
     assert(floatsPerSample === this.classCount, `a network of ${floatsPerSample} outputs and a confusion of ${this.classCount} classes`);
@@ -76,6 +82,7 @@ export class AreaUnderCurve implements Metric {
     this.#labels = [];
   }
 
+  /** Adds a batch. */
   update(outputs: Activations, labels: ArrayLike<number>): void {
     for (let i = 0; i < outputs.sampleCount; i++) {
       this.#scores.push(outputs.values[i]!);
@@ -109,6 +116,7 @@ export class MeanSquaredError implements Metric {
     this.#count = 0;
   }
 
+  /** Adds a batch. */
   update(outputs: Activations, labels: ArrayLike<number>): void {
     for (let i = 0; i < outputs.sampleCount; i++) this.#sum += (outputs.values[i]! - labels[i]!) ** 2;
     this.#count += outputs.sampleCount;

@@ -5,6 +5,7 @@
 //   <parameter>              its values in its own shape
 //   <parameter>/slots        the optimizer's slots, one after the other          metadata: step:<parameter>
 //   <statistic>              a running mean or variance
+//   (the file)               the clock of the next step                          metadata: clocks
 //   <table>/keys, /rows      U64 [n] and F32 [n, …]: rows of this process, each with its slots   metadata: step:<table>
 
 import { bytesOf } from "../../base/bytes.ts";
@@ -26,10 +27,11 @@ import type { OpenNetwork } from "./open-network.ts";
 type Part = NamedShape & { readonly values: Float32Array | BigUint64Array };
 
 const STEP = "step:";
+const CLOCKS = "clocks";
 
 /** Undefined if nothing of the network lives here. */
 export function encodeModel(network: Network, open: OpenNetwork): Uint8Array | undefined {
-  const metadata: Record<string, string> = { format: "pt", clocks: String(open.clocks) };
+  const metadata: Record<string, string> = { format: "pt", [CLOCKS]: String(open.clocks) };
   for (const { parameter, updater } of open.routes.values()) {
     if (updater !== undefined) metadata[`${STEP}${parameter.name}`] = String(updater.step);
   }
@@ -66,6 +68,7 @@ export function decodeModel(bytes: Uint8Array, file: string, network: Network, o
   for (const { parameter, updater } of open.routes.values()) {
     if (updater !== undefined) updater.step = stepOf(saved, parameter.name);
   }
+  open.resumeAt(countOf(saved, CLOCKS));
 }
 
 type SavedModel = { readonly bytes: Uint8Array; readonly file: string; readonly header: SafetensorsHeader };
@@ -89,9 +92,14 @@ function tableOf(saved: SavedModel, { tableName }: EmbeddingLookup, { rowFloats 
   return { keys, rows, rowFloats, step: stepOf(saved, tableName) };
 }
 
-function stepOf({ header }: SavedModel, name: string): number {
-  const step = Number(header.metadata[`${STEP}${name}`] ?? 0);
-  return Number.isSafeInteger(step) && step >= 0 ? step : 0;
+function stepOf(saved: SavedModel, name: string): number {
+  return countOf(saved, `${STEP}${name}`);
+}
+
+/** 0 for a file that does not have it. */
+function countOf({ header }: SavedModel, key: string): number {
+  const count = Number(header.metadata[key] ?? 0);
+  return Number.isSafeInteger(count) && count >= 0 ? count : 0;
 }
 
 function localTables(network: Network): { readonly lookup: EmbeddingLookup; readonly source: LocalRows }[] {

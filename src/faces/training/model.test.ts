@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
+import type { Activations } from "../../nn/activations.ts";
 import { dense } from "../../nn/layers/dense.ts";
 import { SoftmaxCrossEntropy } from "../../nn/losses/softmax-cross-entropy.ts";
 import { SquaredError } from "../../nn/losses/squared-error.ts";
@@ -14,8 +15,8 @@ import { Workspace } from "../../nn/workspace.ts";
 import { EmbeddedCluster } from "../../node/embedded-cluster.ts";
 import type { OptimizerSpec } from "../../store/updaters/optimizer-spec.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
-import type { EpochEvent, StepEvent, TrainingView } from "./callbacks/callback.ts";
-import { ArrayDataset } from "./dataset.ts";
+import type { EpochEvent, StepEvent, TrainingCallback, TrainingView } from "./callbacks/callback.ts";
+import { ArrayDataset, type Dataset } from "./dataset.ts";
 import { Accuracy } from "./metrics.ts";
 import { Model, type ModelOptions, type TrainOptions } from "./model.ts";
 import { setParamPs } from "./network.ts";
@@ -240,7 +241,7 @@ test("a Model without a loss, a network or a data set is BAD_ARGUMENT, and says 
 test("without overlap, which is the default, nothing of the next step is fetched before a step has ended", async () => {
   for (const options of [{}, { overlap: false }, { overlap: true }]) {
     const workspace = new Workspace();
-    const lookup = { name: "e", vocabSize: 4, width: 1, idsPerSample: 1, sampleCountMax: 1 };
+    const lookup = { name: "e", vocabSize: 4, dim: 1, idsPerSample: 1, sampleCountMax: 1 };
     const model = new Model(new EmbeddingNetwork(workspace, { lookup }), {
       loss: new SquaredError(workspace, { sampleCountMax: 1 }),
       optimizer: { type: "sgd", learningRate: 0.1 },
@@ -249,7 +250,7 @@ test("without overlap, which is the default, nothing of the next step is fetched
     const plain = new ArrayDataset({ labels: [1, 1, 1], ids: { idsPerSample: 1, list: [0, 1, 2] } });
     const readIds = (indexes: Uint32Array, into: Float64Array): void => {
       events.push("ids");
-      plain.readIds?.(indexes, into);
+      void plain.readIds?.(indexes, into);
     };
     const readLabels = (indexes: Uint32Array, into: Float32Array): void => plain.readLabels(indexes, into);
     const callbacks = [{ stepEnd: () => void events.push("end") }];
@@ -257,4 +258,125 @@ test("without overlap, which is the default, nothing of the next step is fetched
     const isAhead = events.slice(0, 2).join() === "ids,ids";
     assert.equal(isAhead, "overlap" in options && options.overlap, `${JSON.stringify(options)}: ${events.join(", ")}`);
   }
+});
+
+test("ids may be read asynchronously: they are awaited, also when they are fetched ahead, and a rejection is the training's", async () => {
+  const plain = new ArrayDataset({ labels: [1, 0, 1, 0, 1], ids: { idsPerSample: 1, list: [0, 1, 2, 3, 1] } });
+  const dataOf = (readIds: Dataset["readIds"]): Dataset => ({
+    ...{ sampleCount: plain.sampleCount, idsPerSample: 1, readIds },
+    readLabels: plain.readLabels.bind(plain),
+  });
+  const late = dataOf(async (indexes, into) => {
+    await new Promise(setImmediate);
+    await plain.readIds?.(indexes, into);
+  });
+  const made = (): Model => {
+    const workspace = new Workspace();
+    const lookup = { name: "e", vocabSize: 4, dim: 1, idsPerSample: 1, sampleCountMax: 2 };
+    const loss = new SquaredError(workspace, { sampleCountMax: 2 });
+    return new Model(new EmbeddingNetwork(workspace, { lookup }), { loss, optimizer: { type: "sgd", learningRate: 0.1 } });
+  };
+  for (const overlap of [false, true]) {
+    const trained = async (data: Dataset): Promise<unknown> => {
+      const model = made();
+      await model.train(3, data, { batchSize: 2, overlap });
+      return [await model.predict(data), await model.eval(data)];
+    };
+    assert.deepEqual(await trained(late), await trained(plain));
+  }
+  const failed = new Error("the disk is gone");
+  const broken = dataOf(async () => await Promise.reject(failed));
+  await assert.rejects(made().train(1, broken, { batchSize: 2 }), failed);
+});
+
+test("values may be read asynchronously: they are awaited", async () => {
+  const [plain, slow] = [built(), built()];
+  const later = {
+    sampleCount: dataset.sampleCount,
+    shape: dataset.shape,
+    readLabels: dataset.readLabels.bind(dataset),
+    readValues: async (indexes: Uint32Array, into: Activations) => {
+      await new Promise(setImmediate);
+      await dataset.readValues?.(indexes, into);
+    },
+  };
+  await plain.model.train(2, dataset, { batchSize: BATCH });
+  await slow.model.train(2, later, { batchSize: BATCH });
+  assert.deepEqual(weightsOf(slow.network), weightsOf(plain.network));
+  assert.deepEqual(await slow.model.eval(later), await plain.model.eval(dataset));
+});
+
+test("a rejection of readValues is the training's, and its signal ends a read that does not end", async () => {
+  const { model } = built();
+  const failed = new Error("the disk is gone");
+  const broken = (readValues: () => Promise<void>): Dataset => ({
+    ...{ sampleCount: SAMPLES, shape: [INPUTS], readValues },
+    readLabels: dataset.readLabels.bind(dataset),
+  });
+  const thrown = async (): Promise<void> => await Promise.reject(failed);
+  await assert.rejects(model.train(1, broken(thrown), { batchSize: BATCH }), failed);
+  await assert.rejects(model.eval(broken(thrown)), failed);
+  const stop = new AbortController();
+  const begun = Promise.withResolvers<void>();
+  const endless = broken(async () => {
+    begun.resolve();
+    await new Promise(() => {});
+  });
+  const training = model.train(1, endless, { batchSize: BATCH, signal: stop.signal });
+  await begun.promise;
+  stop.abort();
+  await assert.rejects(training, throwsCode("ABORTED"));
+});
+
+test("a data set whose readLabels returns a promise is refused: its labels would come too late", async () => {
+  const late = { ...dataset, sampleCount: SAMPLES, shape: [INPUTS], readValues: dataset.readValues, readLabels: async () => {} };
+  await assert.rejects(
+    built().model.train(1, late, { batchSize: BATCH }),
+    throwsCode("BAD_ARGUMENT", /readLabels must write.*got a promise/),
+  );
+});
+
+test("a callback evaluates the model that is trained, after an epoch and after a step, and no bit changes (Model.M3)", async () => {
+  const [plain, watched] = [built(), built()];
+  const losses: number[] = [];
+  const evaluate = async (): Promise<void> => {
+    losses.push((await watched.model.eval(dataset)).loss!);
+    assert.equal((await watched.model.predict(dataset)).length, SAMPLES * CLASSES);
+  };
+  await plain.model.train(3, dataset, { batchSize: BATCH });
+  await watched.model.train(3, dataset, {
+    batchSize: BATCH,
+    callbacks: [{ begin: evaluate, stepEnd: evaluate, epochEnd: evaluate, end: evaluate }],
+  });
+  assert.deepEqual(weightsOf(watched.network), weightsOf(plain.network));
+  assert.equal(losses.at(-1), (await plain.model.eval(dataset)).loss);
+});
+
+test("a callback that does not wait for what it evaluates delays the training by it, and may not train", async () => {
+  const { model } = built();
+  let evaluated: Promise<unknown> | undefined;
+  const callbacks = [
+    {
+      epochEnd: async ({ epoch }: EpochEvent) => {
+        await assert.rejects(model.train(1, dataset, { batchSize: BATCH, name: "other" }), throwsCode("BAD_ARGUMENT", /busy/));
+        if (epoch === 1) evaluated = model.eval(dataset);
+        await assert.rejects(model.eval(dataset, { consistency: "asp" }), throwsCode("BAD_ARGUMENT"));
+      },
+    },
+  ];
+  await model.train(2, dataset, { batchSize: BATCH, callbacks });
+  assert.ok((await evaluated) !== undefined);
+});
+
+test("a callback that returns false stops the training: before it begins, after the step, after the epoch", async () => {
+  const stepsOf = async (callback: TrainingCallback): Promise<readonly [number, boolean, number]> => {
+    let ends = 0;
+    const counter: TrainingCallback = { epochEnd: () => void ends++ };
+    const { stepCount, hasStopped } = await built().model.train(3, dataset, { batchSize: BATCH, callbacks: [callback, counter] });
+    return [stepCount, hasStopped, ends];
+  };
+  assert.deepEqual(await stepsOf({ begin: () => false }), [0, true, 0]);
+  assert.deepEqual(await stepsOf({ stepEnd: ({ epoch, step }) => !(epoch === 2 && step === 3) }), [10, true, 1]);
+  assert.deepEqual(await stepsOf({ epochEnd: async ({ epoch }) => await Promise.resolve(epoch < 2) }), [14, true, 2]);
+  assert.deepEqual(await stepsOf({ epochEnd: () => true, stepEnd: () => undefined, end: () => {} }), [21, false, 3]);
 });

@@ -12,7 +12,7 @@ import { EmbeddingNetwork } from "./networks/embedding-network.ts";
 import { OpenNetwork } from "./open-network.ts";
 
 function built({ sparse = true }: { readonly sparse?: boolean } = {}): EmbeddingNetwork {
-  const lookup = { name: "table", vocabSize: 5, width: 2, idsPerSample: 1, sampleCountMax: 2, sparse };
+  const lookup = { name: "table", vocabSize: 5, dim: 2, idsPerSample: 1, sampleCountMax: 2, sparse };
   return new EmbeddingNetwork(new Workspace(), {
     lookup,
     layers: [dense({ name: "hidden", outputs: 3 }), dense({ name: "head", outputs: 2 })],
@@ -63,7 +63,7 @@ test("the first layer's values are asked for with the highest priority, which th
   const tensor = (name: string): Promise<object> =>
     Promise.resolve({
       start: async () => {},
-      pull: async (_: unknown, { priority }: { readonly priority: number }) => void priorities.set(name, priority),
+      pull: async ({ priority }: { readonly priority: number }) => void priorities.set(name, priority),
     });
   const session = { workerCount: 1, tensor } as unknown as Session;
   const options = { network, session, optimizerOf: () => ({ type: "sgd" }) as const, seed: 1, consistency: "bsp" } as const;

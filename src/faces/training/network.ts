@@ -18,9 +18,13 @@ import type { Workspace } from "../../nn/workspace.ts";
 import { EmbeddingLookup } from "./embedding-lookup.ts";
 import { inOurNames } from "./mindspore-names.ts";
 
+/** A part of a network: a layer, or a lookup of rows. */
 export interface Stage {
+  /** Unique in its network. */
   readonly name: string;
+  /** What it learns. */
   readonly parameters: readonly Parameter[];
+  /** What it keeps without learning it. */
   readonly statistics: readonly Statistic[];
   /** The lookup whose rows the stage reads, if any. */
   readonly lookup?: EmbeddingLookup | undefined;
@@ -30,7 +34,9 @@ export interface Stage {
   backward(outputGradient: Activations, ready: GradientReady): Activations | undefined;
 }
 
+/** What a Model trains: stages, one after the other. */
 export interface Network {
+  /** The memory of all of its stages. */
   readonly workspace: Workspace;
   /** The most samples that a unit may have. */
   readonly sampleCountMax: number;
@@ -38,6 +44,7 @@ export interface Network {
   readonly input: Activations | undefined;
   /** How many ids a sample has; 0 for a network of values only. */
   readonly idsPerSample: number;
+  /** Its stages, in the order of a forward pass. */
   readonly stages: readonly Stage[];
 }
 
@@ -47,6 +54,7 @@ export interface Loss {
   readonly gradient: Activations;
   /** What a label may be, in words and as a check. */
   readonly expectedLabel: string;
+  /** Whether a label is one that the loss accepts. */
   acceptsLabel(label: number): boolean;
   /** The sum of the samples' losses divided by `divisor`; sets the gradient. */
   compute(outputs: Activations, labels: ArrayLike<number>, divisor: number): number;
@@ -76,11 +84,12 @@ export function lookupsOf({ stages }: Pick<Network, "stages">): readonly Embeddi
   return stages.flatMap(({ lookup }) => (lookup === undefined ? [] : [lookup]));
 }
 
+/** How parameters live on servers. */
 export type SetParamPsOptions = {
   /** The servers create the first values; of an EmbeddingLookup only rows of batches come here. Defaults to false. */
-  readonly initInServer?: boolean;
+  readonly initInServer?: boolean | undefined;
   /** The same, as MindSpore spells it. */
-  readonly init_in_server?: boolean;
+  readonly init_in_server?: boolean | undefined;
 };
 
 /**

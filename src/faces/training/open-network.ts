@@ -9,7 +9,7 @@ import type { Log } from "../../base/log.ts";
 import type { Parameter } from "../../nn/parameter.ts";
 import type { Consistency } from "../../store/consistency.ts";
 import type { InitializerSpec } from "../../store/initializers/initializer-spec.ts";
-import { type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
+import { type OptimizerName, type OptimizerSpec, resolveOptimizer } from "../../store/updaters/optimizer-spec.ts";
 import { UpdateKernels } from "./devices/shared-loop.ts";
 import type { EmbeddingLookup } from "./embedding-lookup.ts";
 import { pause } from "./event-loop.ts";
@@ -31,7 +31,7 @@ export type OpenNetworkOptions = {
   /** Left out: everything lives in this process. */
   readonly session: Session | undefined;
   /** By the parameter's name. */
-  readonly optimizerOf: (name: string) => OptimizerSpec;
+  readonly optimizerOf: (name: string) => OptimizerName | OptimizerSpec;
   /** Of first values. */
   readonly seed: number;
   readonly consistency: Consistency;
@@ -94,9 +94,15 @@ export class OpenNetwork {
     return opened;
   }
 
-  /** Clocks that this training has ended. */
+  /** Clocks that this training has ended: the number of its next step, by which schedules and checkpoints go. */
   get clocks(): number {
     return this.session?.clocks ?? this.#clocks;
+  }
+
+  /** What was loaded is of this clock. A session never goes back. */
+  resumeAt(clock: number): void {
+    if (this.session === undefined) this.#clocks = clock;
+    else this.session.advanceTo(clock);
   }
 
   /** How often something was retried after a failure. */
@@ -194,11 +200,7 @@ export class OpenNetwork {
     if (session === undefined || session.workerCount === 1) return;
     const isCached = lookupsOf(network).some(({ options }) => options.vocabCacheSize > 0);
     if (!isCached && parametersOf(network).every(({ serverTarget }) => serverTarget !== undefined)) return;
-    const { wait } = this.patience;
-    // The others may be in a step, and admit this worker after it: they cannot end it while they wait for its clock.
-    await session.leaveClocks(wait);
-    const collective = await session.collective(wait);
-    await session.rejoin(wait);
+    const collective = await session.stepCollective(this.patience.wait);
     this.#members = new RowMembers(session.rank, collective);
     this.#group = new TrainingGroup(collective, () => this.patience.wait);
   }
@@ -211,10 +213,10 @@ export class OpenNetwork {
     if (session === undefined || serverTarget === undefined) {
       const updater = new LocalUpdater(network.workspace, parameter, resolveOptimizer(optimizer), this.kernels);
       if (session === undefined || session.workerCount === 1) return new LocalRoute(parameter, updater, () => this.clocks);
-      return new ReducedRoute({ parameter, updater, collective: this.#group!.collective, wait });
+      return new ReducedRoute({ parameter, updater, collective: this.#group!.collective, clock: () => this.clocks, wait });
     }
     const init = this.#seeded(parameter.initializer);
-    const tensor = await session.tensor(name, { shape, init, optimizer, consistency }, wait());
+    const tensor = await session.tensor(name, { shape, init, optimizer, consistency, ...wait() });
     // The first worker's values, unless the servers have some already.
     if (!serverTarget.initInServer) await tensor.start(parameter.values, wait());
     return new ServerRoute({ parameter, tensor, priority, wait });
@@ -222,7 +224,7 @@ export class OpenNetwork {
 
   async #sourceFor(lookup: EmbeddingLookup, priority: number): Promise<RowSource> {
     const { session, network, consistency, log } = this.#options;
-    const { vocabSize, width, idsPerSample, sampleCountMax, initializer, vocabCacheSize } = lookup.options;
+    const { vocabSize, dim: width, idsPerSample, sampleCountMax, initializer, vocabCacheSize } = lookup.options;
     const name = lookup.tableName;
     const optimizer = this.#options.optimizerOf(name);
     const init = this.#seeded(initializer);
@@ -235,7 +237,7 @@ export class OpenNetwork {
       throw badArgument(text);
     }
     const { workspace } = network;
-    const embedding = await session.embedding(name, { dim: width, rows: vocabSize, init, optimizer, consistency }, this.patience.wait);
+    const embedding = await session.embedding(name, { dim: width, rows: vocabSize, init, optimizer, consistency, ...this.patience.wait });
     const direct = new ServerRows({ workspace, table, embedding, priority });
     if (vocabCacheSize === 0) return direct;
     if (consistency !== "bsp") {

@@ -16,18 +16,23 @@ export class ReducedRoute implements ParameterRoute {
   readonly isReduced = true;
   readonly acknowledged: Promise<void> = Promise.resolve();
   readonly #collective: Reducing;
+  readonly #clock: () => number;
   readonly #wait: () => WaitOptions;
   #sum: Promise<void> | undefined;
+  /** Of the step that is being summed: the rate of its update. All members make a step at one clock. */
+  #pushedAt = 0;
 
   constructor(options: {
     readonly parameter: Parameter;
     readonly updater: LocalUpdater;
     readonly collective: Reducing;
+    readonly clock: () => number;
     readonly wait: () => WaitOptions;
   }) {
     this.parameter = options.parameter;
     this.updater = options.updater;
     this.#collective = options.collective;
+    this.#clock = options.clock;
     this.#wait = options.wait;
   }
 
@@ -38,6 +43,7 @@ export class ReducedRoute implements ParameterRoute {
   }
 
   push(): void {
+    this.#pushedAt = this.#clock();
     this.#sum = this.#collective.allReduce(this.parameter.gradient, this.#wait());
     this.#sum.catch(() => {}); // `settle` reports it
   }
@@ -69,7 +75,6 @@ export class ReducedRoute implements ParameterRoute {
     await sum;
     if (this.#sum !== sum) return;
     this.#sum = undefined;
-    // A schedule follows the updates of this parameter, on which all workers agree.
-    this.updater.apply(this.updater.step);
+    this.updater.apply(this.#pushedAt);
   }
 }

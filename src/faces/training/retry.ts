@@ -34,7 +34,7 @@ export class Retry {
     let pauseMs = PAUSE_MS_FIRST;
     for (let isFirst = true; ; isFirst = false) {
       try {
-        if (!isFirst) await this.#session.rejoin({ deadlineMs: patienceMs });
+        if (!isFirst) await this.#session.rejoin({ timeoutMs: patienceMs });
         await attempt(isFirst);
         return;
       } catch (thrown) {

@@ -11,7 +11,7 @@
 //   DEAL        0: JSON follows, 2: a failure follows │ bytes │ 0 │ JSON
 
 import { badRequest, WeighbridgeError } from "../../base/errors.ts";
-import { type ExchangeContract, rowsAsk, rowsDeal, rowsGive, rowsGradients } from "../../contracts/collective.ts";
+import { type ExchangeContract, rowsAsk, rowsDeal, rowsGive, rowsGradients } from "../../contracts/row-exchange.ts";
 import { KEY_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import { type Check, encodeJson, object, text } from "../../wire/json-body.ts";
 import type { BatchRows } from "./row-request.ts";

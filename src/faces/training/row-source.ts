@@ -16,15 +16,19 @@ export const NO_SLOT = -1;
 
 /** What a source has served since it was opened. */
 export type RowSourceStatistics = {
-  /** Ids of all batches, and the distinct ones of each batch, summed over batches. */
+  /** Ids of all batches. */
   readonly idCount: number;
+  /** The distinct ids of each batch, summed over batches. */
   readonly uniqueCount: number;
-  /** Where the distinct ids were found. */
+  /** Distinct ids whose rows were on the device already. */
   readonly deviceHits: number;
+  /** Distinct ids whose rows were in the cache of this process. */
   readonly hostHits: number;
+  /** Distinct ids whose rows came from the servers. */
   readonly serverReads: number;
-  /** Rows that moved from device to host, and from host to the servers, with their optimizer's slots. */
+  /** Rows that moved from the device to the host, with their optimizer's slots. */
   readonly swappedOut: number;
+  /** Rows that moved from the host to the servers, with their optimizer's slots. */
   readonly writtenBack: number;
   /** Batches that did not fit the cache and went to the servers directly. */
   readonly directBatches: number;

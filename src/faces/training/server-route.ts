@@ -18,7 +18,8 @@ export class ServerRoute implements ParameterRoute {
   readonly parameter: Parameter;
   readonly #options: ServerRouteOptions;
   #push: Promise<void> = Promise.resolve();
-  #pull: Promise<unknown> | undefined;
+  /** Until its values have landed; one that failed stays. */
+  #pull: Promise<void> | undefined;
   #isComing = false;
 
   constructor(options: ServerRouteOptions) {
@@ -40,7 +41,7 @@ export class ServerRoute implements ParameterRoute {
     await this.#push.catch(() => {});
     await this.#pull?.catch(() => {}); // its values are pulled again
     this.#pull = undefined;
-    await this.#startPull(0);
+    await this.#pulled(0);
   }
 
   push(): void {
@@ -58,8 +59,7 @@ export class ServerRoute implements ParameterRoute {
   }
 
   settle(): Promise<void> | undefined {
-    const pull = this.#pull;
-    return pull === undefined ? undefined : this.#landed(pull);
+    return this.#pull;
   }
 
   close(): void {
@@ -75,23 +75,21 @@ export class ServerRoute implements ParameterRoute {
   /** Pulls after all that was pushed. */
   #follow(clocksAhead: number): void {
     const before = this.#pull;
-    this.#pull = before === undefined ? this.#startPull(clocksAhead) : before.then(noop, noop).then(() => this.#startPull(clocksAhead));
-    this.#pull.catch(() => {}); // `settle` reports it
+    const pull = before === undefined ? this.#pulled(clocksAhead) : before.then(noop, noop).then(() => this.#pulled(clocksAhead));
+    this.#pull = pull;
+    pull.then(() => {
+      if (this.#pull === pull) this.#pull = undefined;
+    }, noop); // `settle` reports it
   }
 
-  async #startPull(clocksAhead: number): Promise<void> {
+  async #pulled(clocksAhead: number): Promise<void> {
     const { tensor, priority, wait } = this.#options;
     this.#isComing = true;
     try {
-      await tensor.pull(this.parameter.values, { ...wait(), priority, clocksAhead });
+      await tensor.pull({ into: this.parameter.values, ...wait(), priority, clocksAhead });
     } finally {
       this.#isComing = false;
     }
-  }
-
-  async #landed(pull: Promise<unknown>): Promise<void> {
-    await pull;
-    if (this.#pull === pull) this.#pull = undefined;
   }
 }
 

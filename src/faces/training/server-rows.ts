@@ -107,6 +107,7 @@ export class ServerRows implements RowSource {
     const { embedding, priority } = this.#options;
     const { keys } = batch;
     if (keys.length === 0) return;
-    await embedding.pull(keys, this.#span.values.subarray(0, keys.length * this.width), { ...wait, priority, clocksAhead });
+    const into = this.#span.values.subarray(0, keys.length * this.width);
+    await embedding.pull(keys, { into, ...wait, priority, clocksAhead });
   }
 }

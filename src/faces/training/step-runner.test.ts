@@ -6,12 +6,12 @@ import { test } from "node:test";
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { Parameter } from "../../nn/parameter.ts";
 import type { EmbeddingLookup } from "./embedding-lookup.ts";
-import { WaitMeter } from "./event-loop.ts";
 import type { LocalUpdater } from "./local-route.ts";
 import type { Loss, Network, Stage } from "./network.ts";
 import type { OpenNetwork } from "./open-network.ts";
 import { ReducedRoute } from "./reduced-route.ts";
 import { PUSH_BYTES_MIN, pushOrder, StepRunner } from "./step-runner.ts";
+import { StepTimes } from "./step-times.ts";
 
 function built(): { readonly runner: StepRunner; readonly applied: string[]; readonly fail: Set<string> } {
   const [applied, fail]: [string[], Set<string>] = [[], new Set()];
@@ -23,12 +23,12 @@ function built(): { readonly runner: StepRunner; readonly applied: string[]; rea
         await Promise.resolve();
         if (fail.has(parameter.name)) throw new WeighbridgeError("NODE_DEAD", "worker 1 is dead");
       };
-      return [parameter, new ReducedRoute({ parameter, updater, collective: { allReduce }, wait: () => ({}) })] as const;
+      return [parameter, new ReducedRoute({ parameter, updater, collective: { allReduce }, clock: () => 0, wait: () => ({}) })] as const;
     }),
   );
   const network = { stages: parameters.map((parameter) => ({ parameters: [parameter] })), idsPerSample: 0 } as unknown as Network;
   const open = { routes, routeOf: (parameter: Parameter) => routes.get(parameter), patience: { wait: {} } } as unknown as OpenNetwork;
-  return { runner: new StepRunner({ network, loss: {} as Loss, open, overlaps: true, meter: new WaitMeter() }), applied, fail };
+  return { runner: new StepRunner({ network, loss: {} as Loss, open, overlaps: true, meter: new StepTimes() }), applied, fail };
 }
 
 for (const name of ["one", "two"]) {
@@ -72,7 +72,7 @@ test("all of a small network is given after its first stage, in the order of the
 
 test("rows of a lookup count as those of a batch of distinct ids", () => {
   const lookup = (name: string, width: number): Named => {
-    const options = { sparse: true, idsPerSample: 4, sampleCountMax: 256, width };
+    const options = { sparse: true, idsPerSample: 4, sampleCountMax: 256, dim: width };
     return { parameters: [], lookup: { name, options } as unknown as EmbeddingLookup };
   };
   assert.deepEqual(namesOf([stage("a", 1), lookup("L", 64), lookup("s", 1)]), ["sa", "L", ""]);

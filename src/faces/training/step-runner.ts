@@ -21,10 +21,11 @@ import { findNotFinite } from "../../nn/layer.ts";
 import type { Parameter } from "../../nn/parameter.ts";
 import type { TrainingDevices } from "./devices/training-devices.ts";
 import type { EmbeddingLookup, IdBatch } from "./embedding-lookup.ts";
-import { nextTurn, type WaitMeter } from "./event-loop.ts";
+import { nextTurn } from "./event-loop.ts";
 import { type Loss, lookupsOf, type Network, type Stage } from "./network.ts";
 import type { OpenNetwork } from "./open-network.ts";
 import type { ParameterRoute } from "./parameter-route.ts";
+import type { StepTimes } from "./step-times.ts";
 import type { UnitSamples } from "./unit-feed.ts";
 
 /** Values of fewer bytes fit the links while this worker computes, and are read when it waits for them. */
@@ -35,7 +36,7 @@ export type StepRunnerOptions = {
   readonly loss: Loss;
   readonly open: OpenNetwork;
   readonly overlaps: boolean;
-  readonly meter: WaitMeter;
+  readonly meter: StepTimes;
   /** Other threads that have a share of every unit, if any; then there is no overlap. */
   readonly devices?: TrainingDevices | undefined;
 };
@@ -241,15 +242,23 @@ export class StepRunner {
     while (i > 0 && gradient !== undefined) {
       gradient = network.stages[--i]!.backward(gradient, () => {});
       if (!overlaps || this.#order[i]!.length === 0) continue;
-      for (const source of this.#order[i]!) this.#push(source);
+      this.#send(this.#order[i]!);
       if (i > 0) await nextTurn();
     }
     return i;
   }
 
   async #give(sources: readonly GradientSource[]): Promise<void> {
-    for (const source of sources) this.#push(source);
+    this.#send(sources);
     await this.#reduce();
+  }
+
+  #send(sources: readonly GradientSource[]): void {
+    const push = (): void => {
+      for (const source of sources) this.#push(source);
+    };
+    if (this.#options.open.session === undefined) push();
+    else this.#options.meter.send(push);
   }
 
   /** StepRunner.S4 */
@@ -329,6 +338,6 @@ function sourcesOf({ lookup, parameters }: Pick<Stage, "parameters" | "lookup">)
  */
 function bytesOf(source: GradientSource): number {
   if ("parameter" in source) return source.parameter.gradient.byteLength;
-  const { sparse, idsPerSample, sampleCountMax, width } = source.lookup.options;
+  const { sparse, idsPerSample, sampleCountMax, dim: width } = source.lookup.options;
   return sparse ? idsPerSample * sampleCountMax * width * FLOAT_BYTES : 0;
 }

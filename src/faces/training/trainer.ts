@@ -9,18 +9,23 @@
 //               the epoch were done: others may wait for it there. What is over for all of them does not delay it.
 //   Trainer.T5. A worker that is asked to leave does what others count on, and then stops, between two steps and
 //               without the end of the epoch: no step of the others fails, and no unit is done again.
+//   Trainer.T6. If a callback of one worker stops the training, all workers stop at one place: those of a group before
+//               the same step, others after the same epoch. A worker alone stops after the step. Workers of an asp
+//               training never wait for each other: each stops after an epoch by its own callbacks.
 
+import type { Session } from "../../api/session.ts";
 import type { WaitOptions } from "../../base/deferred.ts";
 import { badArgument } from "../../base/errors.ts";
 import type { Rendezvous } from "../../worker/rendezvous-client.ts";
-import type { Unit } from "../../worker/unit-feed.ts";
-import type { EpochEvent, StepEvent, TrainingCallback, TrainingView } from "./callbacks/callback.ts";
+import type { LentUnit } from "../../worker/unit-feed.ts";
+import type { EpochEvent, StepEvent } from "./callbacks/callback.ts";
+import type { CallbackCalls } from "./callbacks/callback-calls.ts";
 import type { IdBatch } from "./embedding-lookup.ts";
 import { leaveEpoch } from "./epoch-end.ts";
-import type { WaitMeter } from "./event-loop.ts";
 import type { Network } from "./network.ts";
 import type { OpenNetwork } from "./open-network.ts";
 import type { StepRunner } from "./step-runner.ts";
+import type { StepTimes } from "./step-times.ts";
 import type { TrainingGroup } from "./training-group.ts";
 import type { UnitFeed, UnitReader } from "./unit-feed.ts";
 
@@ -29,52 +34,62 @@ export type TrainerOptions = {
   readonly open: OpenNetwork;
   readonly runner: StepRunner;
   readonly reader: UnitReader;
-  readonly meter: WaitMeter;
+  readonly meter: StepTimes;
   /** Units of an epoch, which counts from 0. */
   readonly openFeed: (epoch: number) => Promise<UnitFeed>;
   /** Brings the clocks of all workers together, at the end of an epoch. */
   readonly align: (epoch: number) => Promise<void>;
-  /** Where workers that make every step together wait for each other at the end of an epoch. */
-  readonly rendezvousOf: (epoch: number) => Rendezvous;
+  /** Where workers that make every step together wait for each other, at the end of an epoch or of the training. */
+  readonly rendezvousOf: (epoch: number, isStopping: boolean) => Rendezvous;
+  /** Whether any worker stops the training after this epoch: they tell each other, unless they are asynchronous. */
+  readonly anyStops: (epoch: number, isStopping: boolean) => Promise<boolean>;
   readonly epochCount: number;
   /** The first epoch, from 0. */
   readonly firstEpoch: number;
   readonly overlaps: boolean;
-  readonly callbacks: readonly TrainingCallback[];
-  readonly view: TrainingView;
+  readonly callbacks: CallbackCalls;
   readonly wait: WaitOptions;
-  /** Fires when this worker is to leave (Trainer.T5). */
-  readonly leaving?: AbortSignal | undefined;
+  /** Says when this worker is to leave (Trainer.T5). */
+  readonly leaving?: Pick<Session, "isLeaving" | "addEventListener" | "removeEventListener"> | undefined;
 };
 
 /** The result of a training. */
 export type TrainingResult = {
+  /** How many epochs the training had, with those before it was resumed. */
   readonly epochCount: number;
   /** Of this worker. */
   readonly stepCount: number;
+  /** The samples of this worker. */
   readonly sampleCount: number;
+  /** How long the training took. */
   readonly seconds: number;
+  /** The share of that time, from 0 to 1, that this worker waited for parameters. */
   readonly waitShare: number;
+  /** The share that it handed gradients to its links. */
+  readonly sendShare: number;
   /** The mean over this worker's samples of the last epoch that it had some of. */
   readonly loss: number;
   /** Units that a dead worker had begun, and those that this worker computed again for it. */
   readonly repeatedCount: number;
   /** How often something was retried after a transient failure. */
   readonly retryCount: number;
-  /** This worker was asked to leave (`session.leaving`), and has stopped early: the others go on. Close its session. */
+  /** This worker was asked to leave, and has stopped early: the others continue. Close its session. */
   readonly hasLeft: boolean;
+  /** A callback, perhaps of another worker, has stopped the training (Trainer.T6). */
+  readonly hasStopped: boolean;
 };
 
-type EpochOutcome = { readonly repeatedCount: number; readonly isMissed: boolean; readonly hasLeft: boolean };
+/** `isCut`: stopped within. */
+type EpochOutcome = { readonly repeatedCount: number; readonly isMissed: boolean; readonly hasLeft: boolean; readonly isCut: boolean };
 type Progress = { stepCount: number; globalStep: number; sampleCount: number; lossSum: number };
 
 export class Trainer {
   readonly #options: TrainerOptions;
   #feed: UnitFeed | undefined;
   /** The unit whose updates are not acknowledged yet. */
-  #unacknowledged: Unit | undefined;
+  #unacknowledged: LentUnit | undefined;
   /** The unit that was fetched ahead. */
-  #ahead: Unit | undefined;
+  #ahead: LentUnit | undefined;
   /** Units that were computed again because a worker died meanwhile. */
   #redoneCount = 0;
 
@@ -83,11 +98,11 @@ export class Trainer {
   }
 
   async run(): Promise<TrainingResult> {
-    const { epochCount, firstEpoch, meter, open, leaving } = this.#options;
-    const total = { stepCount: 0, sampleCount: 0, repeatedCount: 0, waitedSeconds: 0, seconds: 0 };
-    let [loss, hasLeft] = [Number.NaN, false];
-    for (let epoch = open.group?.foundEpoch() ?? firstEpoch; epoch < epochCount && !hasLeft; epoch++) {
-      hasLeft = leaving?.aborted === true;
+    const { epochCount, firstEpoch, meter, open, leaving, callbacks } = this.#options;
+    const total = { stepCount: 0, sampleCount: 0, repeatedCount: 0, waitedSeconds: 0, sentSeconds: 0, seconds: 0 };
+    let [loss, hasLeft, hasStopped] = [Number.NaN, false, this.#stopsAlone];
+    for (let epoch = open.group?.foundEpoch() ?? firstEpoch; epoch < epochCount && !hasLeft && !hasStopped; epoch++) {
+      hasLeft = leaving?.isLeaving === true;
       if (hasLeft) break;
       if (open.group !== undefined) open.group.epoch = epoch;
       meter.restart();
@@ -105,11 +120,39 @@ export class Trainer {
       total.repeatedCount += repeatedCount;
       total.seconds += event.seconds;
       total.waitedSeconds += event.seconds * event.waitShare;
-      if (!hasLeft) for (const callback of this.#options.callbacks) await callback.epochEnd?.(event, this.#options.view);
+      total.sentSeconds += event.seconds * event.sendShare;
+      hasStopped = outcome.isCut;
+      if (hasLeft || hasStopped) break;
+      await callbacks.epochEnd(event);
+      hasStopped = this.#stopsAlone || (epoch + 1 < epochCount && (await this.#anyStops(epoch)));
     }
-    const { stepCount, sampleCount, repeatedCount, seconds, waitedSeconds } = total;
-    const waitShare = seconds > 0 ? waitedSeconds / seconds : 0;
-    return { epochCount, stepCount, sampleCount, seconds, waitShare, loss, repeatedCount, retryCount: open.retryCount, hasLeft };
+    const { stepCount, sampleCount, repeatedCount, seconds, waitedSeconds, sentSeconds } = total;
+    const shareOf = (part: number): number => (seconds > 0 ? part / seconds : 0);
+    return {
+      epochCount,
+      stepCount,
+      sampleCount,
+      seconds,
+      waitShare: shareOf(waitedSeconds),
+      sendShare: shareOf(sentSeconds),
+      loss,
+      repeatedCount,
+      retryCount: open.retryCount,
+      hasLeft,
+      hasStopped,
+    };
+  }
+
+  /** Trainer.T6 */
+  get #stopsAlone(): boolean {
+    const { open, callbacks } = this.#options;
+    return callbacks.isStopping && open.group === undefined && (open.session === undefined || open.session.workerCount === 1);
+  }
+
+  /** Trainer.T6. Members of a group agree before their next step. */
+  async #anyStops(epoch: number): Promise<boolean> {
+    const { open, anyStops, callbacks } = this.#options;
+    return open.group === undefined && (await anyStops(epoch, callbacks.isStopping));
   }
 
   /** Trainer.T4 */
@@ -117,65 +160,74 @@ export class Trainer {
     const { runner, open, align, leaving } = this.#options;
     const feed = await this.#options.openFeed(epoch);
     const isMissed = feed.isOver;
+    let isCut = false;
     const retire = (): void => feed.retire();
-    leaving?.addEventListener("abort", retire);
-    if (leaving?.aborted === true) retire();
+    leaving?.addEventListener("leaving", retire);
+    if (leaving?.isLeaving === true) retire();
     this.#feed = feed;
     try {
       if (open.group === undefined) {
-        await this.#stepsAlone(epoch, progress);
-        while (open.clocks < (feed.nextClock ?? 0)) open.endClock(); // the others may wait for it in rounds without it
+        isCut = await this.#stepsAlone(epoch, progress);
+        // The others may wait for it in rounds without it.
+        while (!isCut && open.clocks < (feed.nextClock ?? 0)) this.#endClock();
         await this.#acknowledge();
         await open.flush();
-        if (!feed.hasRetired) await align(epoch);
+        if (!feed.hasRetired && !isCut) await align(epoch);
       } else {
-        do await this.#stepsTogether(epoch, progress, open.group);
-        while (!feed.hasRetired && !(await this.#leaveTogether(epoch, open.group)));
+        do isCut = await this.#stepsTogether(epoch, progress, open.group);
+        while (!feed.hasRetired && !(await this.#leaveTogether(epoch, open.group, isCut)));
         if (feed.hasRetired) await open.flush();
       }
       const { repeatedCount, hasRetired: hasLeft } = feed;
       if (!hasLeft) await runner.refresh(); // Trainer.T2
-      return { repeatedCount, isMissed, hasLeft };
+      return { repeatedCount, isMissed, hasLeft, isCut: isCut && !hasLeft };
     } finally {
-      leaving?.removeEventListener("abort", retire);
+      leaving?.removeEventListener("leaving", retire);
       this.#feed = undefined;
       await feed.close();
     }
   }
 
-  /** Only the servers synchronise the workers, if anything does. */
-  async #stepsAlone(epoch: number, progress: Progress): Promise<void> {
+  /** Only the servers synchronise the workers, if anything does. True: a callback has stopped the training. */
+  async #stepsAlone(epoch: number, progress: Progress): Promise<boolean> {
     const { overlaps, runner, open } = this.#options;
     let isBehind = false;
     for (let unit = await this.#nextUnit(); unit !== "over"; unit = await this.#nextUnit()) {
+      if (this.#stopsAlone) return true;
       const clock = unit === "idle" ? (this.#feed?.nextClock ?? open.clocks + 1) : (unit.clock ?? 0);
       isBehind ||= clock > open.clocks; // rounds that this worker has no share of
       if (isBehind || unit === "idle") await this.#acknowledge();
       // The others may wait for it; this worker does not wait, because they may be done.
-      while (open.clocks < clock) open.endClock();
+      while (open.clocks < clock) this.#endClock();
       if (unit === "idle") continue;
       if (isBehind) await runner.refresh();
       isBehind = false;
       await this.#step(epoch, unit, progress, overlaps ? await this.#lookAhead() : undefined);
     }
+    return false;
   }
 
-  /** Workers make every step together, also those without samples. */
-  async #stepsTogether(epoch: number, progress: Progress, group: TrainingGroup): Promise<void> {
-    const { overlaps, open, runner } = this.#options;
-    let unit: Unit | "idle" | "over" = await this.#nextUnit();
+  /** Workers make every step together, also those without samples. True: a callback has stopped the training. */
+  async #stepsTogether(epoch: number, progress: Progress, group: TrainingGroup): Promise<boolean> {
+    const { overlaps, open, runner, callbacks } = this.#options;
+    let unit: LentUnit | "idle" | "over" = await this.#nextUnit();
     for (let isBegun = false; ; isBegun = false) {
-      if (unit === "over" && this.#feed?.hasRetired === true) return; // Trainer.T5
+      if (unit === "over" && this.#feed?.hasRetired === true) return false; // Trainer.T5
       try {
-        const next: Unit | undefined = overlaps && typeof unit !== "string" ? await this.#lookAhead() : undefined;
+        const next: LentUnit | undefined = overlaps && typeof unit !== "string" ? await this.#lookAhead() : undefined;
         const round: number | undefined = typeof unit === "string" ? undefined : (unit.clock ?? 0);
-        const offer = { round, isOver: unit === "over", hasNext: next !== undefined };
-        const { isStep, isDue, isOver, allHaveNext, mustRegroup } = await this.#options.meter.wait(group.agree(offer));
+        const offer = { round, isOver: unit === "over", hasNext: next !== undefined, isStopping: callbacks.isStopping };
+        const { isStep, isDue, isOver, allHaveNext, mustRegroup, mustStop } = await this.#options.meter.wait(group.agree(offer));
         if (mustRegroup) {
           await open.regroup();
           continue;
         }
-        if (isOver) return;
+        if (isOver) return false;
+        if (mustStop) {
+          callbacks.isStopping = true;
+          this.#ahead = undefined; // the feed takes back what is not done
+          return true;
+        }
         if (isDue && typeof unit !== "string") {
           isBegun = true;
           await this.#step(epoch, unit, progress, allHaveNext ? next : undefined);
@@ -193,32 +245,33 @@ export class Trainer {
   }
 
   /** Trainer.T3. False: not every worker knows that the epoch is over, and they agree once more. */
-  async #leaveTogether(epoch: number, group: TrainingGroup): Promise<boolean> {
+  async #leaveTogether(epoch: number, group: TrainingGroup, isStopping: boolean): Promise<boolean> {
     const { open, rendezvousOf } = this.#options;
     await open.flush();
     return await leaveEpoch({
-      rendezvous: rendezvousOf(epoch),
+      rendezvous: rendezvousOf(epoch, isStopping),
       isBroken: () => group.isBroken || group.hasNewcomers, // who waits for the group is waited for at the rendezvous
       regroup: (signal) => open.regroup(signal),
     });
   }
 
-  async #step(epoch: number, unit: Unit, progress: Progress, next: Unit | undefined): Promise<void> {
-    const { network, reader, runner, open, overlaps } = this.#options;
+  async #step(epoch: number, unit: LentUnit, progress: Progress, next: LentUnit | undefined): Promise<void> {
+    const { network, reader, runner, overlaps, wait } = this.#options;
+    const { signal } = wait;
     const takesIds = network.idsPerSample > 0;
-    const nextIds = takesIds && next !== undefined ? reader.readIds(epoch, next) : undefined;
+    const nextIds = takesIds && next !== undefined ? await reader.readIds(epoch, next, signal) : undefined;
     if (reader.sizeOf(epoch, unit) === 0) {
       await this.#acknowledge();
       await this.#skip(nextIds); // the others prefetch theirs too
       this.#feed?.done(unit.unit);
       return;
     }
-    const ids = takesIds ? reader.readIds(epoch, unit) : undefined;
-    const samples = reader.read(epoch, unit);
+    const ids = takesIds ? await reader.readIds(epoch, unit, signal) : undefined;
+    const samples = await reader.read(epoch, unit, signal);
     await this.#acknowledge(); // of the unit before: it had time while these were read
     const where = `epoch ${epoch + 1}, step ${unit.batch + 1}`;
     const loss = await runner.run({ ...samples, ids, nextIds, where });
-    open.endClock();
+    this.#endClock();
     this.#unacknowledged = unit;
     if (!overlaps) {
       await runner.acknowledge();
@@ -229,19 +282,23 @@ export class Trainer {
     progress.globalStep = Math.max(progress.globalStep, unit.batch + 1);
     progress.sampleCount += samples.sampleCount;
     progress.lossSum += loss * samples.sampleCount;
-    const event = this.#event(epoch, progress, loss);
-    for (const callback of this.#options.callbacks) await callback.stepEnd?.(event, this.#options.view);
+    await this.#options.callbacks.stepEnd(this.#event(epoch, progress, loss));
   }
 
   /** A step without samples, beside workers that have some. */
   async #skip(nextIds?: IdBatch): Promise<void> {
-    const { runner, open } = this.#options;
-    await runner.skip(nextIds);
+    await this.#options.runner.skip(nextIds);
+    this.#endClock();
+  }
+
+  #endClock(): void {
+    const { open, meter } = this.#options;
     open.endClock();
+    meter.reached(open.clocks);
   }
 
   /** The unit after the current one, for networks whose rows can be fetched early. */
-  async #lookAhead(): Promise<Unit | undefined> {
+  async #lookAhead(): Promise<LentUnit | undefined> {
     const { network, wait } = this.#options;
     if (network.idsPerSample === 0 || this.#feed === undefined || this.#ahead !== undefined) return this.#ahead;
     const ahead = await this.#feed.next(wait);
@@ -250,7 +307,7 @@ export class Trainer {
     return ahead;
   }
 
-  async #nextUnit(): Promise<Unit | "idle" | "over"> {
+  async #nextUnit(): Promise<LentUnit | "idle" | "over"> {
     const ahead = this.#ahead;
     this.#ahead = undefined;
     if (ahead !== undefined) return ahead;
@@ -279,7 +336,8 @@ export class Trainer {
       loss,
       samplesPerSec: sampleCount / seconds,
       stepsPerSec: stepCount / seconds,
-      waitShare: meter.share,
+      ...meter.shares,
+      exchange: meter.lastExchange,
     };
   }
 }

@@ -38,8 +38,9 @@ class Member {
     this.clocks = clocks;
   }
 
-  clock(): number {
-    return ++this.clocks;
+  advanceTo(clock: number): number {
+    this.clocks = Math.max(this.clocks, clock);
+    return this.clocks;
   }
 
   async join(): Promise<void> {
@@ -61,7 +62,7 @@ test("a step that one member has ended is everybody's, whatever their ranks", as
   two.updater.step = 1;
   two.values[0] = 7;
   two.slots[0] = 70;
-  two.clock();
+  two.advanceTo(1);
   shared.reform([0, 2]);
   await Promise.all([zero, two].map((member) => member.join()));
   assert.deepEqual(zero.state, [1, 7, 70, 1]);
@@ -120,7 +121,9 @@ test("a step has the samples of the earliest round that somebody has a share of;
   const shared = new MemoryCollectives([0, 1, 2]);
   const members = [0, 1, 2].map((rank) => new Member(shared, rank, { step: 0, value: 1, clocks: 7 }));
   const agree = async (...rounds: readonly (number | undefined)[]): Promise<readonly string[]> => {
-    const outcomes = members.map(({ group }, i) => group.agree({ round: rounds[i], isOver: rounds[i] === undefined, hasNext: true }));
+    const outcomes = members.map(({ group }, i) =>
+      group.agree({ round: rounds[i], isOver: rounds[i] === undefined, hasNext: true, isStopping: false }),
+    );
     return (await Promise.all(outcomes)).map(({ isStep, isDue, isOver, allHaveNext, mustRegroup }) =>
       Object.entries({ isStep, isDue, isOver, allHaveNext, mustRegroup })
         .flatMap(([name, is]) => (is ? [name] : []))
@@ -131,4 +134,16 @@ test("a step has the samples of the earliest round that somebody has a share of;
   assert.deepEqual(await agree(4, undefined, 5), ["isStep isDue", "isStep", "isStep"]);
   assert.deepEqual(await agree(5, 5, 5), ["isStep isDue allHaveNext", "isStep isDue allHaveNext", "isStep isDue allHaveNext"]);
   assert.deepEqual(await agree(undefined, undefined, undefined), ["isOver", "isOver", "isOver"]);
+});
+
+test("one member that stops the training stops it at all of them (Trainer.T6)", async () => {
+  const shared = new MemoryCollectives([0, 1, 2]);
+  const groups = [0, 1, 2].map((rank) => new Member(shared, rank, { step: 0, value: 1, clocks: 7 }).group);
+  const votes = await Promise.all(
+    groups.map(async (group, i) => await group.agree({ round: 4, isOver: false, hasNext: true, isStopping: i === 1 })),
+  );
+  assert.deepEqual(
+    votes.map(({ mustStop }) => mustStop),
+    [true, true, true],
+  );
 });

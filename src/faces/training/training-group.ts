@@ -9,7 +9,7 @@
 //       (among equals the lowest rank), so that no step that a member has reported as done is lost.
 //   TrainingGroup.W3. Operations of the Collective begin in the same order at every member.
 //   TrainingGroup.W4. After `compare` all members have the highest clock of any: servers hold reads back while a member
-//       that waits for the reader is behind.
+//       that waits for the reader is behind, and rates follow the clock.
 //   TrainingGroup.W5. Of all units that members have, those of the earliest round are the next step: a step has the
 //       samples of one round, although members were dealt their shares at different times.
 
@@ -27,6 +27,8 @@ export type StepOffer = {
   readonly round: number | undefined;
   readonly isOver: boolean;
   readonly hasNext: boolean;
+  /** A callback of this worker has stopped the training. */
+  readonly isStopping: boolean;
 };
 
 /** What all members know about the next step. */
@@ -37,6 +39,8 @@ export type StepAgreement = {
   readonly isDue: boolean;
   /** None has a unit left. */
   readonly isOver: boolean;
+  /** At least one of them stops the training: no member makes a further step. */
+  readonly mustStop: boolean;
   /** All of them have a unit of this step, and know the one after it. */
   readonly allHaveNext: boolean;
 };
@@ -48,7 +52,7 @@ export type GroupCollective = Pick<
 >;
 
 /** The part of a session that a group uses. */
-export type Clocked = { readonly clocks: number; clock(): number };
+export type Clocked = { readonly clocks: number; advanceTo(clock: number): number };
 
 const ATTEMPTS_MAX = 16;
 /** A member's state before the step counts: veteran or not, its clock, its epoch, as float64 (exact up to 2^53). */
@@ -89,9 +93,9 @@ export class TrainingGroup {
   }
 
   /** TrainingGroup.W1, TrainingGroup.W5. Also detects a worker that waits to join. */
-  async agree({ round = Infinity, isOver, hasNext }: StepOffer): Promise<StepAgreement & { readonly mustRegroup: boolean }> {
+  async agree({ round = Infinity, isOver, hasNext, isStopping }: StepOffer): Promise<StepAgreement & { readonly mustRegroup: boolean }> {
     const isAwaited = this.collective.newcomers.length > 0;
-    const parts = await this.#tellAll([round, Number(isOver), Number(hasNext), Number(isAwaited)]);
+    const parts = await this.#tellAll([round, Number(isOver), Number(hasNext), Number(isAwaited), Number(isStopping)]);
     const votes = parts.map((part) => new Float64Array(part.slice().buffer));
     const first = Math.min(...votes.map((vote) => vote[0] ?? Infinity));
     const isStep = first < Infinity;
@@ -99,6 +103,7 @@ export class TrainingGroup {
       isStep,
       isDue: isStep && round === first,
       isOver: votes.every((vote) => vote[1] === 1),
+      mustStop: votes.some((vote) => vote[4] === 1),
       allHaveNext: isStep && votes.every((vote) => vote[0] === first && vote[2] === 1),
       mustRegroup: votes.some((vote) => vote[3] === 1),
     };
@@ -142,7 +147,7 @@ export class TrainingGroup {
     const epoch = Math.max(...standings.filter(({ isVeteran }) => isVeteran).map(({ epoch }) => epoch));
     if (!this.#isVeteran && Number.isFinite(epoch)) this.#epochFound = epoch;
     const clocks = Math.max(...standings.map(({ clocks }) => clocks));
-    while (session.clocks < clocks) session.clock();
+    session.advanceTo(clocks);
   }
 
   /** TrainingGroup.W2 */

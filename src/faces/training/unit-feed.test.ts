@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
-import type { Unit } from "../../worker/unit-feed.ts";
+import type { LentUnit } from "../../worker/unit-feed.ts";
 import { checkFirstStep, cutBatch, resumedFeed, type UnitFeed } from "./unit-feed.ts";
 
 /** Part 1 of 2 of each of four batches. */
@@ -26,7 +26,7 @@ class CountingFeed implements UnitFeed {
     return this.#firstClock === undefined ? undefined : this.#firstClock + this.#batch;
   }
 
-  async next(): Promise<Unit | "over"> {
+  async next(): Promise<LentUnit | "over"> {
     const clock = this.nextClock;
     const batch = this.#batch++;
     const due = clock === undefined ? {} : { parts: 1, clock };

@@ -8,10 +8,10 @@ import type { WaitOptions } from "../../base/deferred.ts";
 import { badArgument } from "../../base/errors.ts";
 import { Batches, type BatchesOptions } from "../../nn/batches.ts";
 import { checkCount } from "../../nn/layer.ts";
-import type { Unit } from "../../worker/unit-feed.ts";
+import type { LentUnit } from "../../worker/unit-feed.ts";
 import { type Dataset, readIdBatch, readSamples } from "./dataset.ts";
 import type { IdBatch } from "./embedding-lookup.ts";
-import { nextTurnOf } from "./event-loop.ts";
+import { nextTurnOf, unlessAborted } from "./event-loop.ts";
 import type { Network } from "./network.ts";
 
 /** With a session, the units that the scheduler assigns. */
@@ -28,7 +28,7 @@ export type FeedOptions = {
 
 export interface UnitFeed {
   /** "idle": nothing for this worker now, but the epoch is not over. */
-  next(wait?: WaitOptions): Promise<Unit | "idle" | "over">;
+  next(wait?: WaitOptions): Promise<LentUnit | "idle" | "over">;
   /** Whether `next` returns at once. If not it calls the scheduler; report what is done before that. */
   readonly isStocked: boolean;
   /** Its updates are acknowledged. */
@@ -46,11 +46,8 @@ export interface UnitFeed {
   close(): void | Promise<void>;
 }
 
-/** Longer than the others need to report their last unit, so that no worker is idle at the end of an ordinary epoch. */
-const IDLE_MS = 150;
-
 export async function openFeed(session: Session | undefined, { name, ...options }: FeedOptions, wait: WaitOptions): Promise<UnitFeed> {
-  return session === undefined ? new WholeFeed(options.batchCount) : await session.units(name, { ...options, idleMs: IDLE_MS }, wait);
+  return session === undefined ? new WholeFeed(options.batchCount) : await session.openUnits(name, { ...options, ...wait });
 }
 
 /** Throws BAD_ARGUMENT if this worker has finished an epoch of this name: nothing would be trained. */
@@ -82,7 +79,7 @@ class WholeFeed implements UnitFeed {
     return this.#batch < this.#batchCount;
   }
 
-  async next({ signal }: WaitOptions = {}): Promise<Unit | "over"> {
+  async next({ signal }: WaitOptions = {}): Promise<LentUnit | "over"> {
     await nextTurnOf(`before step ${this.#batch + 1} of the epoch`, signal);
     if (this.#batch >= this.#batchCount || this.hasRetired) return "over";
     const batch = this.#batch++;
@@ -141,7 +138,7 @@ class ResumedFeed implements UnitFeed {
     return nextClock === undefined ? undefined : nextClock - this.#firstBatch;
   }
 
-  async next(wait?: WaitOptions): Promise<Unit | "idle" | "over"> {
+  async next(wait?: WaitOptions): Promise<LentUnit | "idle" | "over"> {
     for (;;) {
       const unit = await this.#feed.next(wait);
       if (typeof unit === "string") return unit;
@@ -226,24 +223,25 @@ export class UnitReader {
   }
 
   /** How many samples of the epoch a unit has: none, if a last batch has too few. */
-  sizeOf(epoch: number, unit: Unit): number {
+  sizeOf(epoch: number, unit: LentUnit): number {
     return this.#indexesOf(epoch, unit).length;
   }
 
-  /** Writes the values into the network's input. */
-  read(epoch: number, unit: Unit): UnitSamples {
+  /** Writes the values into the network's input. Throws what the data set throws, and ABORTED. */
+  async read(epoch: number, unit: LentUnit, signal?: AbortSignal): Promise<UnitSamples> {
     const indexes = this.#indexesOf(epoch, unit);
     const labels = this.#labels.subarray(0, indexes.length);
-    readSamples(this.#dataset, this.#network, indexes, labels);
+    await unlessAborted(readSamples(this.#dataset, this.#network, indexes, labels), "while samples were read", signal);
     return { sampleCount: indexes.length, globalSize: this.#batches.globalSize(unit.batch), labels };
   }
 
   /** The ids of a unit, in an array of their own. */
-  readIds(epoch: number, unit: Unit): IdBatch {
-    return readIdBatch(this.#dataset, this.#network, this.#indexesOf(epoch, unit));
+  async readIds(epoch: number, unit: LentUnit, signal?: AbortSignal): Promise<IdBatch> {
+    const ids = readIdBatch(this.#dataset, this.#network, this.#indexesOf(epoch, unit));
+    return await unlessAborted(ids, "while ids were read", signal);
   }
 
-  #indexesOf(epoch: number, { batch, part, parts = 1 }: Unit): Uint32Array {
+  #indexesOf(epoch: number, { batch, part, parts = 1 }: LentUnit): Uint32Array {
     const whole = this.#batches.at(epoch, batch);
     const cut = (parted: number): number => Math.floor((parted * whole.length) / this.#partCount);
     return whole.subarray(cut(part), cut(part + parts));

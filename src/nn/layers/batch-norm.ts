@@ -11,15 +11,17 @@ import { builtInPlan, type GradientReady, type Layer, type LayerPlan, type Layer
 import { createParameter, type Parameter } from "../parameter.ts";
 import type { FloatSpan } from "../workspace.ts";
 
+/** How a batch norm is made. */
 export type BatchNormOptions = {
-  readonly name?: string;
+  /** The layer's name. Left out: norm1, norm2 and so on. */
+  readonly name?: string | undefined;
   /** The share of the running mean and variance that is kept in each step; 0.9 by default. */
-  readonly momentum?: number;
+  readonly momentum?: number | undefined;
   /** Added to the variance; 1e-5 by default. */
-  readonly epsilon?: number;
+  readonly epsilon?: number | undefined;
 };
 
-/** Throws BAD_ARGUMENT for an option that does not exist. */
+/** Batch normalization. Throws BAD_ARGUMENT for an option that does not exist. */
 export function batchNorm(options: BatchNormOptions = {}): LayerPlan {
   checkOptions(options, ["name", "momentum", "epsilon"], "the options of a batch norm");
   return builtInPlan("norm", options, (site) => new BatchNorm(site, options));

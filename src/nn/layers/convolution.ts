@@ -11,17 +11,20 @@ import { PRODUCT, productScratchBytes } from "../layer-kernels.ts";
 import { createParameter, type Parameter } from "../parameter.ts";
 import type { FloatSpan } from "../workspace.ts";
 
+/** How a convolution is made. */
 export type ConvolutionOptions = {
   /** Output channels. */
   readonly channels: number;
   /** The kernel's height and width. */
   readonly size: number;
   /** Zeros on each side; 0 by default. */
-  readonly padding?: number;
-  readonly name?: string;
+  readonly padding?: number | undefined;
+  /** The layer's name. Left out: conv1, conv2 and so on. */
+  readonly name?: string | undefined;
+  /** What the outputs pass through; nothing by default. */
   readonly activation?: "relu" | undefined;
   /** Of the weights; He's by default. Biases start at 0. */
-  readonly initializer?: InitializerSpec;
+  readonly initializer?: InitializerSpec | undefined;
 };
 
 /**

@@ -7,15 +7,22 @@ import { builtInPlan, checkActivation, checkCount, type GradientReady, type Laye
 import { PRODUCT, productScratchBytes } from "../layer-kernels.ts";
 import { createParameter, type Parameter } from "../parameter.ts";
 
+/** How a dense layer is made. */
 export type DenseOptions = {
+  /** How many outputs it has. */
   readonly outputs: number;
-  readonly name?: string;
+  /** The layer's name. Left out: dense1, dense2 and so on. */
+  readonly name?: string | undefined;
+  /** What the outputs pass through; nothing by default. */
   readonly activation?: "relu" | undefined;
   /** Of the weights; He's by default. Biases start at 0. */
-  readonly initializer?: InitializerSpec;
+  readonly initializer?: InitializerSpec | undefined;
 };
 
-/** Throws BAD_ARGUMENT for an option or an activation that does not exist. */
+/**
+ * A fully connected layer: outputs are weights × inputs + biases. Throws BAD_ARGUMENT for an option or an activation
+ * that does not exist.
+ */
 export function dense(options: DenseOptions): LayerPlan {
   checkOptions(options, ["outputs", "name", "activation", "initializer"], "the options of a dense layer");
   checkActivation(options.name ?? "dense", options.activation);

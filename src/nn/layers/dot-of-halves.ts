@@ -6,8 +6,8 @@ import { checkOptions } from "../../base/known-options.ts";
 import { Activations, checkActivations, floatsOf, type Shape } from "../activations.ts";
 import { builtInPlan, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
 
-/** Throws BAD_ARGUMENT for an option that does not exist. */
-export function dotOfHalves(options: { readonly name?: string } = {}): LayerPlan {
+/** A layer whose output is the dot product of both halves of its input. Throws BAD_ARGUMENT for an unknown option. */
+export function dotOfHalves(options: { readonly name?: string | undefined } = {}): LayerPlan {
   checkOptions(options, ["name"], "the options of a dot of halves");
   return builtInPlan("dot", options, (site) => new DotOfHalves(site));
 }

@@ -6,17 +6,15 @@ import { Activations, checkActivations, type Shape } from "../activations.ts";
 import { builtInPlan, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
 import type { LayerKernels } from "../layer-kernels.ts";
 
-type NamedOptions = { readonly name?: string };
-
-/** Throws BAD_ARGUMENT for an option that does not exist. */
-export function relu(options: NamedOptions = {}): LayerPlan {
+/** A layer that replaces what is negative by 0. Throws BAD_ARGUMENT for an option that does not exist. */
+export function relu(options: { readonly name?: string | undefined } = {}): LayerPlan {
   checkOptions(options, ["name"], "the options of a ReLU");
   const open = (site: LayerSite): Layer => new Elementwise(site, site.workspace.kernels.relu, site.workspace.kernels.reluGradient);
   return builtInPlan("relu", options, open);
 }
 
-/** Throws BAD_ARGUMENT for an option that does not exist. */
-export function sigmoid(options: NamedOptions = {}): LayerPlan {
+/** A layer of 1 / (1 + exp(-x)). Throws BAD_ARGUMENT for an option that does not exist. */
+export function sigmoid(options: { readonly name?: string | undefined } = {}): LayerPlan {
   checkOptions(options, ["name"], "the options of a sigmoid");
   const open = (site: LayerSite): Layer => new Elementwise(site, site.workspace.kernels.sigmoid, site.workspace.kernels.sigmoidGradient);
   return builtInPlan("sigmoid", options, open);

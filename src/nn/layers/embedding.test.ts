@@ -67,6 +67,19 @@ describe("embedding", () => {
     }
   });
 
+  test("has no gradient of rows that other workers touched: their sum was left in it (Embedding.E1)", () => {
+    const { workspace, embedding } = opened();
+    embedding.forward([1, 2]);
+    embedding.weight.gradient.fill(9); // the sum of all workers
+    embedding.backward(rampFor(workspace, embedding), () => {});
+    const { gradient } = embedding.weight;
+    assert.ok(
+      gradient.every((value, i) => value === 0 || (i >= 3 && i < 9)),
+      String(gradient),
+    );
+    assert.ok(!gradient.includes(9));
+  });
+
   test("refuses an id without a row before anything is computed", () => {
     const { embedding } = opened();
     const before = [...embedding.forward([1, 2]).current];

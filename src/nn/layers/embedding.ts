@@ -3,8 +3,8 @@
 // whole vocabulary, or the rows of one batch that were pulled from the servers, with ids rewritten to their indices.
 //
 // Invariants:
-//   Embedding.E1. The gradient is 0 in every row that `touchedRows` does not name, so that a step costs what its ids
-//       cost, not what the table costs.
+//   Embedding.E1. After `backward` the gradient is 0 in every row that `touchedRows` does not name, also where others
+//       have written meanwhile: workers sum gradients in place.
 //   Embedding.E2. An id without a row is refused before anything is computed, or, with `outOfRange: "zero"`, stands for
 //       a row of zeros. An id that is no whole number is refused.
 
@@ -85,10 +85,7 @@ export class Embedding {
     checkActivations(`${this.name}: gradient`, outputGradient, this.output.shape, this.output.sampleCount);
     const { width, rowCount } = this.#options;
     const { gradient, gradientAddress } = this.weight;
-    for (let i = 0; i < this.#touchedCount; i++) {
-      const start = this.#touched[i]! * width;
-      gradient.fill(0, start, start + width);
-    }
+    gradient.fill(0); // Embedding.E1
     this.#listTouched();
     const { bagCount, bagSize } = this.#bags();
     this.#workspace.kernels.addToRows(outputGradient.address, width, this.#ids.address, bagCount, bagSize, rowCount, gradientAddress);

@@ -7,7 +7,7 @@ import { Activations, checkActivations, type Shape } from "../activations.ts";
 import { builtInPlan, checkCount, type Layer, type LayerPlan, type LayerSite } from "../layer.ts";
 
 /** Takes samples of [channels, height, width]. Throws BAD_ARGUMENT for an option that does not exist. */
-export function maxPool(options: { readonly size: number; readonly name?: string }): LayerPlan {
+export function maxPool(options: { readonly size: number; readonly name?: string | undefined }): LayerPlan {
   checkOptions(options, ["size", "name"], "the options of a max pool");
   return builtInPlan("pool", options, (site) => new MaxPool(site, options.size));
 }

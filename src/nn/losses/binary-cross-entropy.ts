@@ -7,6 +7,7 @@ import { Activations, checkActivations } from "../activations.ts";
 import { checkCount } from "../layer.ts";
 import type { Workspace } from "../workspace.ts";
 
+/** The binary cross entropy of logits. */
 export class BinaryCrossEntropy {
   /** Of the logits; valid until the next `compute`; its backward may overwrite it. */
   readonly gradient: Activations;
@@ -26,6 +27,7 @@ export class BinaryCrossEntropy {
   /** What a target may be, in words and as a check. */
   readonly expectedLabel: string = "a number from 0 to 1";
 
+  /** Whether a label is one that the loss accepts. */
   acceptsLabel(label: number): boolean {
     return label >= 0 && label <= 1;
   }

@@ -7,6 +7,7 @@ import { Activations, checkActivations } from "../activations.ts";
 import { checkCount } from "../layer.ts";
 import type { FloatSpan, Workspace } from "../workspace.ts";
 
+/** The cross entropy of the softmax of logits. */
 export class SoftmaxCrossEntropy {
   /** Of the logits; valid until the next `compute`; its backward may overwrite it. */
   readonly gradient: Activations;
@@ -32,6 +33,7 @@ export class SoftmaxCrossEntropy {
     return `a class from 0 to ${this.#classCount - 1}`;
   }
 
+  /** Whether a label is one that the loss accepts. */
   acceptsLabel(label: number): boolean {
     return Number.isInteger(label) && label >= 0 && label < this.#classCount;
   }

@@ -6,6 +6,7 @@ import { Activations, checkActivations } from "../activations.ts";
 import { checkCount } from "../layer.ts";
 import type { Workspace } from "../workspace.ts";
 
+/** The squared error of one output. */
 export class SquaredError {
   /** Of the outputs; valid until the next `compute`; its backward may overwrite it. */
   readonly gradient: Activations;
@@ -19,6 +20,7 @@ export class SquaredError {
   /** What a target may be, in words and as a check. */
   readonly expectedLabel: string = "a finite number";
 
+  /** Whether a label is one that the loss accepts. */
   acceptsLabel(label: number): boolean {
     return Number.isFinite(label);
   }

@@ -28,6 +28,7 @@ function lenetLayers(): readonly LayerPlan[] {
   ];
 }
 
+/** LeNet-5, for images of 28 × 28. */
 export function createLenet(workspace: Workspace, options: { readonly sampleCountMax: number }): Sequential {
   checkOptions(options, ["sampleCountMax"], "the options of a LeNet");
   return new Sequential(workspace, { inputShape: LENET_INPUT, sampleCountMax: options.sampleCountMax, layers: lenetLayers() });

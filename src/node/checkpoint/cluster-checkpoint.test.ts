@@ -18,7 +18,7 @@ test("saved by two servers, restored onto one, two and three: the same bits, the
   const { cluster, models } = await start(2, folder.path);
   await using _ = cluster;
   await trainAll(cluster.sessions, models, 5);
-  const taken = await cluster.session.checkpoint({ job: "test" });
+  const taken = await cluster.session.checkpoint({ job: "test" }).saved;
   assert.deepEqual({ ...taken, path: "" }, { step: 5, clock: 5, path: "", warning: undefined });
   assert.deepEqual((await verifyCheckpoint(taken.path)).problems, []);
   const saved = await stateOf(models[0] as Model);
@@ -45,9 +45,9 @@ test("every worker restores a running cluster by its session; a changed rate and
     await using _ = cluster;
     await (models[0] as Model).dense.configure({ learningRate: 0.5, staleness: 7 });
     await trainAll(cluster.sessions, models, 2);
-    await cluster.session.checkpoint();
+    await cluster.session.checkpoint().saved;
     await trainAll(cluster.sessions, models, 1);
-    assert.equal((await cluster.session.checkpoint({ keep: 1 })).step, 3);
+    assert.equal((await cluster.session.checkpoint({ keep: 1 }).saved).step, 3);
     await assert.rejects(
       cluster.session.restore(),
       (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /has "dense"/.test(error.message),
@@ -69,14 +69,14 @@ test("every worker restores a running cluster by its session; a changed rate and
   );
   assert.deepEqual(restored[0]?.parameters, ["dense", "layer/sync", "rows", "users", "items", "tags"]);
   assert.equal(cluster.sessions[1]?.clocks, 3);
-  const taken = await cluster.session.checkpoint();
+  const taken = await cluster.session.checkpoint().saved;
   await using second = await CheckpointReader.open(taken.path);
   assert.deepEqual(second.manifest.parameters[0]?.state, dense?.state);
 });
 
 test("a consistency that was changed, and one that is still to change, come along onto any number of servers", async () => {
   using folder = temporaryFolder();
-  const describe = (session: Session) => session.embedding("changing", { dim: 1, consistency: "bsp" });
+  const describe = (session: Session) => session.embedding("changing", { dim: 1, optimizer: "sum", consistency: "bsp" });
   const keys = Array.from({ length: 30 }, (_, i) => i);
   const ones = new Float32Array(keys.length).fill(1);
   let path = "";
@@ -87,7 +87,7 @@ test("a consistency that was changed, and one that is still to change, come alon
     assert.equal(await table.configure({ consistency: "asp" }), 2);
     assert.equal(await table.configure({ consistency: { bsp: true, reduce: "mean" }, fromClock: 5 }), 5);
     for (let clock = 0; clock < 3; clock++) session.clock();
-    path = (await session.checkpoint()).path;
+    path = (await session.checkpoint().saved).path;
   }
   await using reader = await CheckpointReader.open(path);
   assert.deepEqual(reader.manifest.parameters[0]?.consistency, { kind: "sync", reduce: "mean", staleness: 0 }, "what it is in the end");
@@ -117,14 +117,14 @@ test("of parameters with sync updates exactly the rounds before the cut are in, 
   let taking: Promise<{ readonly path: string }> | undefined;
   await Promise.all(
     cluster.sessions.map(async (session) => {
-      const bsp = await session.tensor("bsp", { shape: [SIZE_SMALL], consistency: "bsp" });
-      const asp = await session.tensor("asp", { shape: [SIZE_SMALL] });
-      const table = await session.embedding("table", { dim: 2, consistency: { ssp: 2 } });
-      const rounds = await session.embedding("rounds", { dim: 2, consistency: "bsp" });
+      const bsp = await session.tensor("bsp", { shape: [SIZE_SMALL], optimizer: "sum", consistency: "bsp" });
+      const asp = await session.tensor("asp", { shape: [SIZE_SMALL], optimizer: "sum" });
+      const table = await session.embedding("table", { dim: 2, optimizer: "sum", consistency: { ssp: 2 } });
+      const rounds = await session.embedding("rounds", { dim: 2, optimizer: "sum", consistency: "bsp" });
       const ones = new Float32Array(SIZE_SMALL).fill(1);
       const rows = new Float32Array(keys.length * 2).fill(1);
       for (let clock = 0; clock < 14; clock++) {
-        if (session.rank === 1 && clock === CUT) taking = session.checkpoint();
+        if (session.rank === 1 && clock === CUT) taking = session.checkpoint().saved;
         const pushes = [bsp.push(ones), asp.push(ones), table.push(keys, rows), rounds.push(keys, rows)];
         session.clock();
         await table.pull([1]);
@@ -136,13 +136,13 @@ test("of parameters with sync updates exactly the rounds before the cut are in, 
   await using restored = await EmbeddedCluster.start({ servers: 3, workers: 1, restore: path });
   const { session } = restored;
   assert.equal(session.clocks, CUT);
-  const bsp = await (await session.tensor("bsp", { shape: [SIZE_SMALL], consistency: "bsp" })).pull();
+  const bsp = await (await session.tensor("bsp", { shape: [SIZE_SMALL], optimizer: "sum", consistency: "bsp" })).pull();
   assert.deepEqual(new Set(bsp), new Set([3 * CUT]));
-  const rounds = await (await session.embedding("rounds", { dim: 2, consistency: "bsp" })).pull(keys);
+  const rounds = await (await session.embedding("rounds", { dim: 2, optimizer: "sum", consistency: "bsp" })).pull(keys);
   assert.deepEqual(new Set(rounds), new Set([3 * CUT]));
-  const asp = await (await session.tensor("asp", { shape: [SIZE_SMALL] })).pull();
+  const asp = await (await session.tensor("asp", { shape: [SIZE_SMALL], optimizer: "sum" })).pull();
   for (const value of new Set(asp)) assert.ok(value >= 3 * CUT && value <= 3 * 14 && Number.isInteger(value), `${value}`);
-  const table = await (await session.embedding("table", { dim: 2, consistency: { ssp: 2 } })).pull(keys);
+  const table = await (await session.embedding("table", { dim: 2, optimizer: "sum", consistency: { ssp: 2 } })).pull(keys);
   for (const value of new Set(table)) assert.ok(value >= 3 * CUT && value <= 3 * (CUT + 4), `${value}`);
 });
 
@@ -165,15 +165,12 @@ test("with everybody at a barrier until the cut, nothing newer is in, and pushes
       let done = false;
       let taking: Promise<unknown> = Promise.resolve();
       if (session.rank === 0) {
-        await new Promise<void>((resolve, reject) => {
-          taking = session.checkpoint({ onCut: resolve }).then((taken) => {
-            path = taken.path;
-          });
-          taking.catch(reject);
-        });
-        taking = taking.finally(() => {
+        const { cut, saved } = session.checkpoint();
+        taking = saved.then((taken) => {
+          path = taken.path;
           done = true;
         });
+        await cut;
       }
       await session.barrier();
       for (let i = 0; i < 20 && !done; i++) {
@@ -202,10 +199,10 @@ test("with everybody at a barrier until the cut, nothing newer is in, and pushes
 test("a note of the job's own comes back word for word, and is left out where there is none", async () => {
   using folder = temporaryFolder();
   await using cluster = await EmbeddedCluster.start({ checkpointDir: folder.path });
-  await cluster.session.tensor("w", { shape: [1] });
+  await cluster.session.tensor("w", { shape: [1], optimizer: "sum" });
   const note = { epoch: 3, step: 12, plan: { task: "lenet", rates: [0.1, 0.01] } };
   for (const wanted of [note, undefined]) {
-    const { path } = await cluster.session.checkpoint({ note: wanted });
+    const { path } = await cluster.session.checkpoint({ note: wanted }).saved;
     await using reader = await CheckpointReader.open(path);
     assert.deepEqual(reader.manifest.state.note, wanted);
   }
@@ -216,26 +213,26 @@ test("a checkpoint has what existed at its cut, as it was, whatever is cleared, 
   await using cluster = await EmbeddedCluster.start({ servers: 2, workers: 2, checkpointDir: folder.path });
   const [one, two] = cluster.sessions;
   assert.ok(one !== undefined && two !== undefined);
-  const w = await one.tensor("w", { shape: [300_000] });
-  const users = await one.embedding("users", { dim: 4 });
+  const w = await one.tensor("w", { shape: [300_000], optimizer: "sum" });
+  const users = await one.embedding("users", { dim: 4, optimizer: "sum" });
   await w.push(new Float32Array(300_000).fill(3));
   const keys = Array.from({ length: 5000 }, (_, i) => i);
   await users.push(keys, new Float32Array(20_000).fill(5));
-  const late = { w: await two.tensor("w", { shape: [300_000] }), users: await two.embedding("users", { dim: 4 }) };
-  let cleared: Promise<unknown> | undefined;
-  const onCut = (): void => {
-    cleared = Promise.all([late.w.clear(), late.users.clear()]).then(async () => {
-      const anew = await two.tensor("w", { shape: [8] });
-      await anew.push(new Float32Array(8).fill(1));
-      return [...(await anew.pull())];
-    });
+  const late = {
+    w: await two.tensor("w", { shape: [300_000], optimizer: "sum" }),
+    users: await two.embedding("users", { dim: 4, optimizer: "sum" }),
   };
-  await one.checkpoint({ onCut });
-  assert.deepEqual(await cleared, Array(8).fill(1), "its name is free at once");
+  const { cut, saved: taken } = one.checkpoint();
+  await cut;
+  await Promise.all([late.w.drop(), late.users.drop()]);
+  const anew = await two.tensor("w", { shape: [8], optimizer: "sum" });
+  await anew.push(new Float32Array(8).fill(1));
+  assert.deepEqual([...(await anew.pull())], Array(8).fill(1), "its name is free at once");
+  await taken;
   await using restored = await EmbeddedCluster.start({ servers: 3, restore: folder.path });
-  const saved = await restored.session.tensor("w", { shape: [300_000] });
+  const saved = await restored.session.tensor("w", { shape: [300_000], optimizer: "sum" });
   assert.deepEqual(await saved.pull(), new Float32Array(300_000).fill(3));
-  const savedUsers = await restored.session.embedding("users", { dim: 4 });
+  const savedUsers = await restored.session.embedding("users", { dim: 4, optimizer: "sum" });
   assert.deepEqual(await savedUsers.pull(keys), new Float32Array(20_000).fill(5));
 });
 
@@ -248,7 +245,7 @@ test("checkpoints that are taken while parameters come and go are whole, or QUEU
   const take = async (session: Session): Promise<void> => {
     for (let round = 0; round < 12; round++) {
       outcomes.push(
-        await session.checkpoint({ keep: 1 }).then(
+        await session.checkpoint({ keep: 1 }).saved.then(
           () => "taken",
           (error: unknown) => (isWeighbridgeError(error) ? `${error.code} ${error.retryable}` : String(error)),
         ),
@@ -258,10 +255,10 @@ test("checkpoints that are taken while parameters come and go are whole, or QUEU
   };
   const comeAndGo = async (session: Session, name: string): Promise<void> => {
     while (!isOver) {
-      const tensor = await session.tensor(name, { shape: [50_000] });
-      const table = await session.embedding(`${name} rows`, { dim: 2 });
+      const tensor = await session.tensor(name, { shape: [50_000], optimizer: "sum" });
+      const table = await session.embedding(`${name} rows`, { dim: 2, optimizer: "sum" });
       await Promise.all([tensor.push(new Float32Array(50_000)), table.push([1, 2], new Float32Array(4))]);
-      await Promise.all([tensor.clear(), table.clear()]);
+      await Promise.all([tensor.drop(), table.drop()]);
     }
   };
   await Promise.all([...sessions.map(take), ...sessions.map((session, i) => comeAndGo(session, `x${i}`))]);

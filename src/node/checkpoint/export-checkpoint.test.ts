@@ -93,7 +93,7 @@ test("with all columns Adam's step comes along: of a tensor for each row, of a t
     await lazy.push([7], Float32Array.of(1, 2));
     await rows.push(step === 0 ? [7, 8] : [7], new Float32Array(step === 0 ? 4 : 2).fill(1));
   }
-  await session.checkpoint();
+  await session.checkpoint().saved;
   await using reader = await openCheckpoint(folder.path);
   const file = join(folder.path, "out.safetensors");
   await exportCheckpoint(reader, file, { allColumns: true });

@@ -45,8 +45,13 @@ export const realFiles: FileLayer = {
   remove: (path) => rm(path, { recursive: true, force: true }),
   async syncDirectory(path) {
     if (process.platform === "win32") return; // Directories cannot be opened there; NTFS keeps a journal of names.
-    await using handle = await open(path, "r");
-    await handle.sync();
+    // Not `await using`: an older Node has to read this file to come to the door's word that it is too old.
+    const handle = await open(path, "r");
+    try {
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
   },
 };
 

@@ -23,7 +23,7 @@ async function tensorOf(session: Session): Promise<Tensor> {
 async function pushes(sessions: readonly Session[]): Promise<Float32Array[]> {
   const tensors = await Promise.all(sessions.map(tensorOf));
   const values: Float32Array[] = [];
-  for (const tensor of tensors) values.push(await tensor.pushPull(ones));
+  for (const tensor of tensors) values.push(await tensor.pushPull(ones, "all"));
   return values;
 }
 
@@ -32,7 +32,7 @@ test("a restored job goes on with any number of workers: each counts as having p
   const checkpointDir = folder.path;
   await using before = await EmbeddedCluster.start({ workers: 2, checkpointDir });
   await pushes(before.sessions); // worker 0 has not seen what worker 1 pushed
-  await before.session.checkpoint();
+  await before.session.checkpoint().saved;
 
   for (const workers of [1, 2, 3]) {
     const restored = { servers: 2, workers, restore: checkpointDir };

@@ -143,7 +143,7 @@ test("values of all ten types and of several widths, saved by two servers, are t
       for (let i = 0; i < 3; i++) await kv.wait(kv.push(KEYS, values, { lens }));
       expected.set(type, timesOf(values, 3));
     }
-    ({ path } = await cluster.session.checkpoint());
+    ({ path } = await cluster.session.checkpoint().saved);
     const kv = cluster.kv(ElementType.F32);
     const lens = lensOf(ElementType.F32);
     await kv.wait(kv.push(KEYS, valuesOf(ElementType.F32, total(lens)), { lens })); // not in it
@@ -184,7 +184,7 @@ test("a checkpoint that is taken while workers push has every push to a server w
     };
     for (let i = 0; i < 5; i++) await push(0);
     let isOver = false;
-    const taking = cluster.session.checkpoint().finally(() => {
+    const taking = cluster.session.checkpoint().saved.finally(() => {
       isOver = true;
     });
     let pushed = 0;
@@ -229,7 +229,7 @@ test("data of pushData is saved and restored on any number of servers, arrays of
     await using cluster = await KvCluster.start({ servers: 2, folder: folder.path });
     const worker = new TensorWorker(cluster.session);
     for (let i = 0; i < 2; i++) await worker.waitData(worker.pushData(indexes, values, lengths));
-    ({ path } = await cluster.session.checkpoint());
+    ({ path } = await cluster.session.checkpoint().saved);
   }
   for (const servers of [1, 3]) {
     await using cluster = await KvCluster.start({ servers, folder: folder.path, restore: path });
@@ -256,7 +256,7 @@ test("a session restores sums too, before anything is pushed and not after; an a
     cluster.serve(4);
     const kv = cluster.kv(4);
     await kv.wait(kv.push(KEYS, new Int16Array(KEYS.length).fill(7)));
-    await cluster.session.checkpoint();
+    await cluster.session.checkpoint().saved;
     await assert.rejects(
       cluster.session.restore(),
       (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /server \d has values of kv application 4/.test(error.message),
@@ -287,7 +287,7 @@ test("where an application cuts its keys itself its sums are restored on as many
     const kv = cluster.kv(0);
     kv.setSlicer((list) => [0, 1, list.length]);
     await kv.wait(kv.push(keys, Float64Array.of(1, 2, 3, 4)));
-    ({ path } = await cluster.session.checkpoint());
+    ({ path } = await cluster.session.checkpoint().saved);
   }
   await assert.rejects(
     KvCluster.start({ servers: 3, folder: folder.path, restore: path }),
@@ -312,12 +312,12 @@ test("sums are shown and exported with their type and width; a parameter that is
     const own = new KVServer(server, 1);
     own.setRequestHandle((meta) => own.response(meta));
   }
-  const tensor = await cluster.session.tensor("dense", { shape: [4] });
+  const tensor = await cluster.session.tensor("dense", { shape: [4], optimizer: "sum" });
   await tensor.push(new Float32Array(4).fill(1));
   const [kv, handled] = [cluster.kv(0), cluster.kv(1)];
   await kv.wait(kv.push(KEYS, new Uint16Array(3 * KEYS.length).fill(9)));
   await handled.wait(handled.push(KEYS, new Float32Array(KEYS.length)));
-  const { path } = await cluster.session.checkpoint();
+  const { path } = await cluster.session.checkpoint().saved;
   await using reader = await CheckpointReader.open(path);
   assert.deepEqual(
     reader.manifest.parameters.map(({ name, kind, rowCount, width }) => ({ name, kind, rowCount, width })),
@@ -341,7 +341,9 @@ test("sums are shown and exported with their type and width; a parameter that is
     alone.manifest.parameters.map(({ name }) => name),
     ["dense"],
   );
-  await assert.rejects(cluster.session.tensor("wb/sums/mine", { shape: [1] }), (error) => isWeighbridgeError(error, "BAD_REQUEST"));
+  await assert.rejects(cluster.session.tensor("wb/sums/mine", { shape: [1], optimizer: "sum" }), (error) =>
+    isWeighbridgeError(error, "BAD_ARGUMENT"),
+  );
 });
 
 const isFull = (thrown: unknown): boolean => isWeighbridgeError(thrown, "ARENA_FULL");
@@ -375,7 +377,7 @@ for (const type of [ElementType.F32, ElementType.I64, ElementType.I8]) {
       assert.ok(keyCount > 50_000, `${keyCount} keys`);
       const known = keysFrom(0, 2000);
       let isOver = false;
-      const taking = cluster.session.checkpoint().finally(() => {
+      const taking = cluster.session.checkpoint().saved.finally(() => {
         isOver = true;
       });
       while (!isOver) await kv.wait(kv.push(known, ones(known.length)));

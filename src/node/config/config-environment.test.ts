@@ -76,7 +76,10 @@ const free = record({
   checkpointEvery: fc.constant(undefined),
   keep: fc.constant(undefined), // without checkpointEvery
   wakefulLoop: fc.constantFrom("on" as const, "off" as const),
+  sharedMemory: fc.constantFrom("on" as const, "off" as const),
+  serve: fc.constant("off" as const), // with every van
   functions: fc.option(fc.constantFrom("functions.ts", "/srv/my functions.mjs"), { nil: undefined }),
+  logFormat: fc.constantFrom("text", "mindspore"),
   logLevel: fc.constantFrom("silent" as const, "error" as const, "warn" as const, "info" as const, "debug" as const),
   managePort: fc.constant(0),
   nodeId: fc.option(nodeId, { nil: undefined }),
@@ -94,7 +97,7 @@ const place = record({
   role: fc.constantFrom("scheduler" as const, "server" as const, "worker" as const),
   serverCount: fc.integer({ min: 4, max: 65_535 }),
   workerCount: fc.integer({ min: 4, max: 65_535 }),
-  port,
+  listenPort: port,
   rank: fc.option(fc.integer({ min: 0, max: 2 }), { nil: undefined }),
   replicas: fc.constant(1),
   threads: fc.constantFrom(1, 2),
@@ -102,8 +105,8 @@ const place = record({
 const more = fc.integer({ min: 0, max: 100 });
 const configs = fc.tuple(free, heartbeat, place, more).map(([a, b, c, added]): NodeConfig => {
   const workerCountMax = a.van === "weighbridge" ? Math.min(65_535, c.workerCount + added) : c.workerCount;
-  const config = { ...a, ...b, ...c, workerCountMax };
-  return c.role === "scheduler" ? { ...config, port: a.schedulerPort, rank: undefined } : config;
+  const config = { ...a, ...b, ...c, workerCountMax, loopTimeoutMs: 30_000 + added };
+  return c.role === "scheduler" ? { ...config, listenPort: a.schedulerPort, rank: undefined } : config;
 });
 
 function load(sources: ConfigSources): NodeConfig {

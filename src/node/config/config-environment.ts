@@ -4,8 +4,8 @@
 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { variableOf } from "./config-key.ts";
-import { FILE_KEYS, KEY_NAMES } from "./config-keys.ts";
+import { foreignVariablesOf, variableOf } from "./config-key.ts";
+import { FILE_KEYS, KEY_NAMES, KEYS } from "./config-keys.ts";
 import { flattenConfig } from "./flat-config.ts";
 import { FILE_VARIABLES, isForeignName, KEY_VARIABLES } from "./known-names.ts";
 import type { KeyName, NodeConfig } from "./node-config.ts";
@@ -32,6 +32,15 @@ export function ownEnvironment(env: Variables, keys: readonly KeyName[]): Variab
   const isOfAnotherJob = (name: string): boolean =>
     (KEY_VARIABLES.has(name) || FILE_VARIABLES.includes(name) || isForeignName(name)) && !kept.has(name);
   return Object.fromEntries(Object.entries(env).filter(([name]) => !isOfAnotherJob(name)));
+}
+
+/** The role that the environment gives a process, and the variable that says so. */
+export function roleInEnvironment(env: Variables): { readonly variable: string; readonly role: string } | undefined {
+  for (const variable of [variableOf("role"), ...foreignVariablesOf(KEYS.role).map(({ name }) => name)]) {
+    const role = env[variable]?.trim() ?? "";
+    if (role !== "") return { variable, role };
+  }
+  return undefined;
 }
 
 export type Environment = Readonly<Record<string, string>>;

@@ -15,7 +15,6 @@ export type Fallback<T> = {
 
 export type ConfigKey<T> = {
   readonly kind: ValueKind<T>;
-  readonly description: string;
   readonly fallback: Fallback<T>;
   /** A one-letter flag beside the long one. */
   readonly short?: string;
@@ -35,17 +34,30 @@ export function derived<T>(text: string, valueFor: Fallback<T>["valueFor"]): Fal
   return { required: false, text, valueFor };
 }
 
-/** The key as commander spells it: `faults.dropPercent` is `faultDropPercent`. */
-export function flagKeyOf(name: string): string {
+/** Flags whose names are not those of their keys. */
+const FLAG_KEYS: Readonly<Record<string, string>> = { serverCount: "servers", workerCount: "workers", workerCountMax: "workersMax" };
+
+/** Without the dot: `faults.dropPercent` is `faultDropPercent`. */
+export function plainName(name: string): string {
   return name.replace(/^faults\.(.)/, (_, first: string) => `fault${first.toUpperCase()}`);
 }
 
+/** The key as commander spells its flag. A time has a unit there: `requestTimeoutMs` is `requestTimeout`. */
+export function flagKeyOf(name: string): string {
+  return FLAG_KEYS[name] ?? plainName(name).replace(/Ms$/, "");
+}
+
+/** `checkpointDir` as --checkpoint-dir. */
+export function longFlag(name: string): string {
+  return `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}
+
 export function flagOf(name: string): string {
-  return `--${flagKeyOf(name).replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+  return longFlag(flagKeyOf(name));
 }
 
 export function variableOf(name: string): string {
-  return `WEIGHBRIDGE_${flagKeyOf(name)
+  return `WEIGHBRIDGE_${plainName(name)
     .replace(/[A-Z]/g, (letter) => `_${letter}`)
     .toUpperCase()}`;
 }

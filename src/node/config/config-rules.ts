@@ -21,6 +21,8 @@ type Rule = {
   readonly check: (config: FlatConfig) => Finding;
 };
 
+/** For resume: where checkpoints are kept. */
+export const AUTO = "auto";
 /** A socket's path has room for 103 bytes on the smallest system; the rest is for the file's name. */
 const SOCKET_DIR_BYTES_MAX = 80;
 
@@ -77,20 +79,20 @@ const RULES: readonly Rule[] = [
       isWildcard(advertiseHost) && ["an address at which other nodes reach this one", waysToSet("advertiseHost", KEYS.advertiseHost)],
   },
   {
-    key: "port",
+    key: "listenPort",
     with: ["role", "schedulerPort"],
-    check: ({ role, port, schedulerPort }) =>
+    check: ({ role, listenPort, schedulerPort }) =>
       role === "scheduler" &&
-      port !== schedulerPort && [
+      listenPort !== schedulerPort && [
         `${schedulerPort}, the schedulerPort, as this node is the scheduler`,
-        "leave port out, or make them agree",
+        "leave listenPort out, or make them agree",
       ],
   },
   {
     key: "managePort",
-    with: ["role", "port"],
-    check: ({ role, port, managePort }) =>
-      role === "scheduler" && managePort === port && ["another port than the scheduler's own", "choose another managePort"],
+    with: ["role", "listenPort"],
+    check: ({ role, listenPort, managePort }) =>
+      role === "scheduler" && managePort === listenPort && ["another port than the scheduler's own", "choose another managePort"],
   },
   {
     key: "threads",
@@ -104,6 +106,13 @@ const RULES: readonly Rule[] = [
     key: "resume",
     with: ["restore"],
     check: ({ resume, restore }) => resume !== undefined && restore !== undefined && ["none beside restore", "give one of them"],
+  },
+  {
+    key: "resume",
+    with: ["checkpointDir"],
+    check: ({ resume, checkpointDir: directory }) =>
+      resume === AUTO &&
+      directory === undefined && ["a directory, as there is no checkpointDir", "name one, as --resume=DIR, or set checkpointDir"],
   },
   {
     key: "checkpointEvery",
@@ -127,6 +136,12 @@ const RULES: readonly Rule[] = [
   },
   { key: "rank", with: ["role", "serverCount", "workerCount", "workerCountMax", "threads"], check: checkRank },
   { key: "heartbeatTimeoutMs", with: ["heartbeatIntervalMs"], check: checkHeartbeat },
+  {
+    key: "serve",
+    with: ["van"],
+    check: ({ serve, van }) =>
+      serve === "on" && van !== "weighbridge" && ["off, as ps-lite's protocol has no guests", "leave serve out, or use --van weighbridge"],
+  },
   {
     key: "socketDir",
     with: ["transport"],

@@ -8,11 +8,13 @@
 //   ConfigSource.S2. A variable of ours with the name of a link is a link only when its value is one.
 
 import { badArgument, showValue } from "../../base/errors.ts";
-import { flagKeyOf, flagOf, variableOf } from "./config-key.ts";
-import { FILE_KEYS, KEY_NAMES } from "./config-keys.ts";
-import type { ConfigProblem } from "./config-problem.ts";
+import { type ConfigKey, flagKeyOf, flagOf, variableOf } from "./config-key.ts";
+import { FILE_KEYS, KEY_NAMES, KEYS } from "./config-keys.ts";
+import { type ConfigProblem, quote } from "./config-problem.ts";
 import { flattenKeys } from "./flat-config.ts";
 import { unknownName, unknownVariables } from "./known-names.ts";
+import type { KeyName } from "./node-config.ts";
+import { hasUnit } from "./value-kind.ts";
 
 /** A value under one of our own names, as it was written. */
 export type Given = { readonly subject: string; readonly origin: string; readonly value: unknown };
@@ -51,8 +53,21 @@ export function optionsSource(
 
 /** `flags` is what commander's `opts()` returns for the flags of `describeKeys`. */
 export function commandLineSource(flags: Readonly<Record<string, unknown>>): ConfigSource {
+  const origin = "command line";
   const spelling = new Map(OPTION_NAMES.map((name) => [flagKeyOf(name), name]));
-  return namedSource({ origin: "command line", noun: "flag", given: new Map(Object.entries(flags)), spelling, subjectOf: flagOf });
+  const source = namedSource({ origin, noun: "flag", given: new Map(Object.entries(flags)), spelling, subjectOf: flagOf });
+  const unitless = [...source.own].flatMap(([name, given]) => given.flatMap((one) => (isUnitless(name, one) ? [withoutUnit(one)] : [])));
+  return { ...source, problems: [...source.problems, ...unitless] };
+}
+
+function isUnitless(name: string, { value }: Given): boolean {
+  const key: ConfigKey<unknown> | undefined = Object.hasOwn(KEYS, name) ? KEYS[name as KeyName] : undefined;
+  return key?.kind.isTime === true && typeof value === "string" && !hasUnit(value);
+}
+
+function withoutUnit({ subject, origin, value }: Given): ConfigProblem {
+  const fix = `write ${String(value)}ms or ${String(value)}s`;
+  return { subject, origin, expected: "a time with its unit, such as 500ms, 5s or 2min", found: quote(value), fix };
 }
 
 type NamedSource = {

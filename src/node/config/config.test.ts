@@ -62,7 +62,7 @@ test("fills in every default when only the required keys are given", () => {
     schedulerPort: 9700,
     host: "127.0.0.1",
     advertiseHost: "127.0.0.1",
-    port: 0,
+    listenPort: 0,
     rank: undefined,
     transport: "tcp",
     van: "weighbridge",
@@ -74,6 +74,7 @@ test("fills in every default when only the required keys are given", () => {
     threads: 1,
     heartbeatIntervalMs: 1000,
     heartbeatTimeoutMs: 5000,
+    loopTimeoutMs: 30_000,
     startTimeoutMs: 60_000,
     requestTimeoutMs: undefined,
     linkTimeoutMs: 30_000,
@@ -83,6 +84,8 @@ test("fills in every default when only the required keys are given", () => {
     outboxBytesMax: 2 * 2 ** 20,
     arenaBytesMax: 3 * 2 ** 30,
     wakefulLoop: "on",
+    sharedMemory: "off",
+    serve: "off",
     functions: undefined,
     checkpointDir: undefined,
     durable: undefined,
@@ -92,34 +95,35 @@ test("fills in every default when only the required keys are given", () => {
     checkpointEvery: undefined,
     keep: undefined,
     logLevel: "info",
+    logFormat: "text",
     managePort: 0,
     nodeId: undefined,
   });
 });
 
 test("lets options beat the command line, that the environment, and that the file", () => {
-  const file = { path: "a.yml", text: "threads: 4\nstartTimeoutMs: 4\nport: 4\nlogLevel: error" };
-  const env = { WEIGHBRIDGE_THREADS: "3", WEIGHBRIDGE_START_TIMEOUT_MS: "3", WEIGHBRIDGE_PORT: "3" };
-  const config = load({ options: { ...BASE, threads: 1 }, commandLine: { threads: "2", startTimeoutMs: "2" }, env, file });
-  assert.deepEqual([config.threads, config.startTimeoutMs, config.port, config.logLevel], [1, 2, 3, "error"]);
+  const file = { path: "a.yml", text: "threads: 4\nstartTimeoutMs: 4\nlistenPort: 4\nlogLevel: error" };
+  const env = { WEIGHBRIDGE_THREADS: "3", WEIGHBRIDGE_START_TIMEOUT_MS: "3", WEIGHBRIDGE_LISTEN_PORT: "3" };
+  const config = load({ options: { ...BASE, threads: 1 }, commandLine: { threads: "2", startTimeout: "2ms" }, env, file });
+  assert.deepEqual([config.threads, config.startTimeoutMs, config.listenPort, config.logLevel], [1, 2, 3, "error"]);
 });
 
 test("takes undefined, null and the empty text for nothing, everywhere", () => {
-  const file = { path: "a.yml", text: "port:\nhost: ''\nfaults:" };
+  const file = { path: "a.yml", text: "listenPort:\nhost: ''\nfaults:" };
   const config = load({
     options: { ...BASE, rank: undefined },
-    commandLine: { port: "" },
+    commandLine: { listenPort: "" },
     env: { WEIGHBRIDGE_PORT: "  ", DMLC_ROLE: "" },
     file,
   });
-  assert.deepEqual([config.port, config.rank, config.host], [0, undefined, "127.0.0.1"]);
+  assert.deepEqual([config.listenPort, config.rank, config.host], [0, undefined, "127.0.0.1"]);
 });
 
 test("asks for every missing key at once, and names all that would set it", () => {
   const problems = problemsOf({});
   assert.deepEqual(
     problems.flatMap((line) => /^ *\d\. (\w+)/.exec(line)?.[1] ?? []),
-    ["role", "serverCount", "workerCount", "schedulerPort"],
+    ["role", "serverCount", "workerCount"],
   );
   for (const name of ["--role", "WEIGHBRIDGE_ROLE", "DMLC_ROLE", "MS_ROLE", "option role", "config file"])
     assert.ok(problems[0]?.includes(name), name);
@@ -153,7 +157,52 @@ test("names the nearest known option and flag for an unknown one", () => {
     /workerCuont \(option\).*did you mean workerCount\?/,
   );
   assert.match(problemOf({ options: { ...BASE, faults: { drop: 1 } } as NodeConfigOptions }), /did you mean faults\.dropPercent\?/);
-  assert.match(problemOf({ options: BASE, commandLine: { workers: 3 } }), /--workers \(command line\).*did you mean --worker-count\?/);
+  assert.match(problemOf({ options: BASE, commandLine: { worker: 3 } }), /--worker \(command line\).*did you mean --workers\?/);
+});
+
+test("refuses the old names of options, variables and keys of a file, with the new one", () => {
+  const renamed = /its old name; fix: it is now called/;
+  assert.match(
+    problemOf({ options: { ...BASE, port: 1 } as NodeConfigOptions }),
+    new RegExp(`port \\(option\\).*${renamed.source} listenPort`),
+  );
+  assert.match(problemOf({ options: BASE, file: { path: "a.yml", text: "port: 1" } }), /its old name; fix: it is now called listenPort/);
+  assert.match(problemOf({ options: BASE, env: { WEIGHBRIDGE_PORT: "1" } }), /its old name; fix: it is now called WEIGHBRIDGE_LISTEN_PORT/);
+});
+
+test("a time has a unit on the command line; elsewhere a number is one of milliseconds", () => {
+  for (const [text, ms] of [
+    ["5s", 5000],
+    ["1.5s", 1500],
+    ["2min", 120_000],
+    ["250ms", 250],
+  ] as const) {
+    assert.equal(load({ options: BASE, commandLine: { requestTimeout: text } }).requestTimeoutMs, ms);
+    assert.equal(load({ options: BASE, env: { WEIGHBRIDGE_REQUEST_TIMEOUT_MS: text } }).requestTimeoutMs, ms);
+  }
+  assert.equal(load({ options: BASE, env: { WEIGHBRIDGE_REQUEST_TIMEOUT_MS: "5000" } }).requestTimeoutMs, 5000);
+  assert.equal(load({ options: BASE, commandLine: { heartbeatTimeout: "0", heartbeatInterval: "0" } }).heartbeatTimeoutMs, 0);
+  const refused = problemOf({ options: BASE, commandLine: { requestTimeout: "5000" } });
+  assert.match(refused, /--request-timeout \(command line\): expected a time with its unit.*found "5000"; fix: write 5000ms or 5000s/);
+});
+
+test("checkpointEvery is a time or a number of steps, and a bare number is neither", () => {
+  const every = (checkpointEvery: string): string | undefined =>
+    load({ options: { ...BASE, checkpointEvery, checkpointDir: "ckpt" } }).checkpointEvery;
+  assert.deepEqual([every("60s"), every("500steps"), every("none")], ["60s", "500steps", undefined]);
+  for (const text of ["60", "0steps", "1.5steps", "50ms", "steps"])
+    assert.match(
+      problemOf({ options: { ...BASE, checkpointEvery: text, checkpointDir: "ckpt" } }),
+      /expected a time such as 60s .* or a number of steps such as 500steps/,
+    );
+});
+
+test("resume auto is the directory for checkpoints, and needs one", () => {
+  assert.equal(load({ options: { ...BASE, checkpointDir: "ckpt" }, commandLine: { resume: "auto" } }).resume, "ckpt");
+  assert.match(
+    problemOf({ options: BASE, commandLine: { resume: "auto" } }),
+    /as there is no checkpointDir; found "auto"; fix: name one, as --resume=DIR/,
+  );
 });
 
 test("a rank of a worker is one that the start waits for, unless more are allowed by number", () => {
@@ -169,7 +218,7 @@ test("takes the flags of nested keys as commander spells them", () => {
 
 test("binds a scheduler where it is to be reached, and everyone else to loopback", () => {
   const scheduler = withBase({ role: "scheduler", schedulerHost: "192.0.2.5" });
-  assert.deepEqual([scheduler.host, scheduler.advertiseHost, scheduler.port], ["192.0.2.5", "192.0.2.5", 9700]);
+  assert.deepEqual([scheduler.host, scheduler.advertiseHost, scheduler.listenPort], ["192.0.2.5", "192.0.2.5", 9700]);
   assert.equal(withBase({ schedulerHost: "192.0.2.5" }).host, "127.0.0.1");
 });
 
@@ -183,7 +232,10 @@ test("wants an address to advertise from a node that listens everywhere, unless 
 
 test("refuses a scheduler's address that nobody can connect to, and a scheduler's port that is another", () => {
   assert.match(problemOf({ options: { ...BASE, schedulerHost: "0.0.0.0" } }), /schedulerHost/);
-  assert.match(problemOf({ options: { ...BASE, role: "scheduler", port: 1 } }), /port \(option\): expected 9700, the schedulerPort/);
+  assert.match(
+    problemOf({ options: { ...BASE, role: "scheduler", listenPort: 1 } }),
+    /listenPort \(option\): expected 9700, the schedulerPort/,
+  );
   assert.match(problemOf({ options: { ...BASE, role: "scheduler", managePort: 9700 } }), /managePort/);
 });
 
@@ -213,6 +265,7 @@ test("fits the interval of heartbeats and the timeout to each other", () => {
     return [heartbeatIntervalMs, heartbeatTimeoutMs];
   };
   assert.deepEqual(beats({ heartbeatIntervalMs: 10_000 }), [10_000, 50_000]);
+  assert.equal(withBase({ heartbeatTimeoutMs: 20_000 }).loopTimeoutMs, 40_000);
   assert.deepEqual(beats({ heartbeatTimeoutMs: 500 }), [100, 500]);
   assert.deepEqual(beats({ heartbeatTimeoutMs: 2 }), [1, 2]);
   assert.deepEqual(beats({ heartbeatIntervalMs: 0 }), [0, 0]);
@@ -300,7 +353,7 @@ test("what a command prefers is weaker than everything that is said, and stronge
 });
 
 test("a script that is run by itself is told what starts a cluster for it; a node that knows its role is not", () => {
-  const hint = /weighbridge launch .* -- script\.ts.*--worker-only.*EmbeddedCluster/;
+  const hint = /weighbridge launch .* -- script\.ts.*EmbeddedCluster/;
   assert.throws(() => loadConfig({}), hint);
   assert.throws(
     () => loadConfig({ options: { role: "server" } }),
@@ -323,7 +376,7 @@ test("a list of schedulers gives the host and the port that nodes look at first,
   assert.equal(loadConfig({ options: base, file }).schedulers, "a:1,b:2");
   assert.equal(loadConfig({ options: base, commandLine: { schedulers: "a:1,b:2" } }).schedulerPort, 1);
   const scheduler = loadConfig({ options: { ...base, role: "scheduler", schedulerHost: "b", schedulers: "a:1,b:1" } });
-  assert.deepEqual([scheduler.host, scheduler.port, schedulerAddresses(scheduler)], ["b", 1, ["tcp://b:1"]]);
+  assert.deepEqual([scheduler.host, scheduler.listenPort, schedulerAddresses(scheduler)], ["b", 1, ["tcp://b:1"]]);
 });
 
 test("a list of schedulers that is none, or that its nodes cannot use, is refused", () => {
@@ -344,4 +397,15 @@ test("members of etcd are URLs, and a scheduler that uses them has a job with a 
     throwsCode("BAD_CONFIG", /a job with a name.*--job/s),
   );
   assert.equal(loadConfig({ options: { ...base, role: "worker", job: undefined, etcd: "http://a" } }).etcd, "http://a", "of no effect");
+});
+
+test("what is suspicious is printed once by a process, however often it loads the configuration", async () => {
+  const printed: string[] = [];
+  const listen = ({ message }: Error): void => void printed.push(message);
+  process.on("warning", listen);
+  const options = { ...BASE, role: "worker", faults: { dropPercent: 3 }, resendTimeoutMs: 0 } as const;
+  for (let i = 0; i < 3; i++) loadConfig({ options });
+  await new Promise(setImmediate); // a warning of the process comes later
+  process.off("warning", listen);
+  assert.equal(printed.filter((message) => message.startsWith("faults.dropPercent is 3")).length, 1);
 });

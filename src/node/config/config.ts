@@ -14,16 +14,20 @@ import {
 import { ABSENT, type ConfigKey, flagOf, foreignVariablesOf, variableOf, waysToSet } from "./config-key.ts";
 import { FILE_KEYS, KEY_NAMES, KEYS } from "./config-keys.ts";
 import { badConfig, type ConfigProblem, quote } from "./config-problem.ts";
-import { brokenRules, suspicions, type WhereFrom } from "./config-rules.ts";
+import { AUTO, brokenRules, suspicions, type WhereFrom } from "./config-rules.ts";
 import { type ConfigSource, commandLineSource, environmentSource, optionsSource } from "./config-source.ts";
+import { warnOnce } from "./config-warnings.ts";
 import { nestConfig } from "./flat-config.ts";
 import type { NetworkInterfaces } from "./network-interface.ts";
 import type { FlatConfig, KeyName, NodeConfig, NodeConfigOptions } from "./node-config.ts";
 import { resolveKey } from "./resolve-key.ts";
 
 const LAUNCH_HINT =
-  "A script that is run by itself knows of no cluster. `npx weighbridge launch -s 2 -w 2 -- script.ts` starts one and sets all of this " +
-  "(with --worker-only for a script that calls connect()); an EmbeddedCluster needs none of it.";
+  "A script that is run by itself knows of no cluster. `npx weighbridge launch -s 2 -w 2 -- script.ts` starts one and sets all of this; " +
+  "an EmbeddedCluster needs none of it.";
+
+/** Of a value that nobody gave. */
+const DEFAULT_ORIGIN = "default";
 
 export type ConfigSources = {
   readonly options?: NodeConfigOptions;
@@ -36,7 +40,7 @@ export type ConfigSources = {
   readonly file?: ConfigFile;
   /** Preferences of a command: weaker than the file, stronger than the table's defaults. */
   readonly defaults?: NodeConfigOptions;
-  /** Called for what is valid but suspicious. If left out, it becomes a warning of the process. */
+  /** Called for what is valid but suspicious. If left out, it becomes a warning of the process, once. */
   readonly warn?: (warning: string) => void;
   /** True accepts a rank beyond the counts. */
   readonly isAnyRankAllowed?: boolean;
@@ -46,7 +50,12 @@ export type ConfigSources = {
 
 /** Throws a WeighbridgeError with code BAD_CONFIG that lists every problem. */
 export function loadConfig(sources: ConfigSources): NodeConfig {
-  const { options = {}, commandLine = {}, env = {}, defaults = {}, interfaces = networkInterfaces(), warn = warnProcess } = sources;
+  return loadOrigins(sources).config;
+}
+
+/** The same, and which keys were given: by an option, the command line, the environment or a file. */
+export function loadOrigins(sources: ConfigSources): { readonly config: NodeConfig; readonly given: ReadonlySet<KeyName> } {
+  const { options = {}, commandLine = {}, env = {}, defaults = {}, interfaces = networkInterfaces(), warn = warnOnce } = sources;
   // The strongest first.
   const ranked: ConfigSource[] = [
     optionsSource(options, { others: sources.otherOptions }),
@@ -63,27 +72,31 @@ export function loadConfig(sources: ConfigSources): NodeConfig {
     ranked.push(file);
     problems.push(...file.problems);
   }
-  ranked.push(optionsSource(defaults, { origin: "default" }));
+  ranked.push(optionsSource(defaults, { origin: DEFAULT_ORIGIN }));
 
   const given = readKeys(ranked, interfaces);
-  problems.push(...given.problems, ...missingKeys(given, ranked, file, section));
+  problems.push(...given.problems, ...missingKeys(given, file, section));
   const known = withDefaults(given);
-  const whereFrom = (name: KeyName): WhereFrom => given.whereFrom.get(name) ?? { subject: name, origin: "default" };
+  const whereFrom = (name: KeyName): WhereFrom => given.whereFrom.get(name) ?? { subject: name, origin: DEFAULT_ORIGIN };
   problems.push(...brokenRules(known, whereFrom, sources.isAnyRankAllowed === true ? ["rank"] : []));
   if (problems.length > 0) throw badConfig(problems, isAlone(problems) ? LAUNCH_HINT : "");
 
-  const config = known as FlatConfig; // Nothing was missing or broken.
-  for (const warning of [...given.warnings, ...suspicions(config)]) warn(warning);
-  return nestConfig(config);
+  const complete = known as FlatConfig; // Nothing was missing or broken.
+  const config = complete.resume === AUTO ? { ...complete, resume: complete.checkpointDir } : complete;
+  for (const warning of [...given.warnings, ...defaultPortWarnings(given, ranked, config), ...suspicions(config)]) warn(warning);
+  const named = [...given.whereFrom].filter(([, { origin }]) => origin !== DEFAULT_ORIGIN).map(([name]) => name);
+  return { config: nestConfig(config), given: new Set(named) };
+}
+
+/** A scheduler whose port was meant to be the one of a service link would be looked for at the default port. */
+function defaultPortWarnings({ known }: GivenKeys, sources: readonly ConfigSource[], { schedulerPort }: FlatConfig): string[] {
+  const link = known.schedulerPort === undefined && known.schedulers === undefined ? linkText("schedulerPort", sources) : undefined;
+  return link === undefined ? [] : [`${link}; schedulerPort is ${schedulerPort}`];
 }
 
 /** Whether nothing set this process's role: no command of ours started it. */
 function isAlone(problems: readonly ConfigProblem[]): boolean {
   return problems.some(({ subject, origin }) => subject === "role" && origin === "required");
-}
-
-function warnProcess(warning: string): void {
-  process.emitWarning(warning, "WeighbridgeConfigWarning");
 }
 
 type OpenedFile = {
@@ -139,12 +152,7 @@ function readKeys(sources: readonly ConfigSource[], interfaces: NetworkInterface
   return { known: known as Partial<FlatConfig>, broken, whereFrom, problems, warnings };
 }
 
-function missingKeys(
-  { known, broken }: GivenKeys,
-  sources: readonly ConfigSource[],
-  file: FileSource | undefined,
-  section: NamedText | undefined,
-): ConfigProblem[] {
+function missingKeys({ known, broken }: GivenKeys, file: FileSource | undefined, section: NamedText | undefined): ConfigProblem[] {
   const isMissing = (name: KeyName): boolean => {
     const { required, valueFor } = KEYS[name].fallback;
     return required && !Object.hasOwn(known, name) && !broken.has(name) && valueFor(known) === undefined;
@@ -154,18 +162,18 @@ function missingKeys(
   const choose = sections.length === 0 ? "" : `; or choose a section of the file with --section: ${sections.join(", ")}`;
   return missing.map((name) => {
     const fix = waysToSet(name, KEYS[name]) + choose;
-    return { subject: name, origin: "required", expected: KEYS[name].kind.expected, found: foundInstead(name, sources), fix };
+    return { subject: name, origin: "required", expected: KEYS[name].kind.expected, found: "nothing", fix };
   });
 }
 
-/** Explains in the error about a missing key that a service link with its name is not read. */
-function foundInstead(name: KeyName, sources: readonly ConfigSource[]): string {
+/** About a variable with the name of a key that is a service link. */
+function linkText(name: KeyName, sources: readonly ConfigSource[]): string | undefined {
   const names = [variableOf(name), ...foreignVariablesOf(KEYS[name]).map((variable) => variable.name)];
   for (const { links } of sources) {
     const link = names.find((variable) => links?.has(variable));
-    if (link !== undefined) return `nothing: ${link} is ${quote(links?.get(link))}, a service link of Kubernetes, and is not read`;
+    if (link !== undefined) return `${link} is ${quote(links?.get(link))}, a service link of Kubernetes, and is not read`;
   }
-  return "nothing";
+  return undefined;
 }
 
 /** A key that is missing or invalid stays out, and so does every default that depends on it. */

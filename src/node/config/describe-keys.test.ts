@@ -31,13 +31,15 @@ test("describes a key for commander, for the environment and for people", () => 
   const keys = new Map(describeKeys().map((key) => [key.name, key]));
   assert.deepEqual(keys.get("serverCount"), {
     name: "serverCount",
-    flag: "-s, --server-count <count>",
-    flagKey: "serverCount",
+    flag: "-s, --servers <count>",
+    flagKey: "servers",
+    oldFlag: "--server-count",
     variable: "WEIGHBRIDGE_SERVER_COUNT",
     foreignVariables: ["DMLC_NUM_SERVER", "MS_SERVER_NUM"],
     expected: "a whole number from 0 to 65535",
     default: "required",
     description: "Servers in the cluster.",
+    summary: "servers in the cluster",
   });
   assert.equal(keys.get("faults.dropPercent")?.flag, "--fault-drop-percent <percent>");
   assert.equal(keys.get("faults.dropPercent")?.flagKey, "faultDropPercent");

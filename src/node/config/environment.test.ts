@@ -81,13 +81,13 @@ test("takes a rank, a host and a port from the variables of its own role only", 
   const workers = { WORKER_ID: "2", DMLC_PS_WORKER_URI: "192.0.2.2", DMLC_PS_WORKER_PORT: "4082" };
   const servers = { SERVER_ID: "1", DMLC_PS_SERVER_URI: "192.0.2.1", DMLC_PS_SERVER_PORT: "4081" };
   const place = (role: string) => {
-    const { rank, host, port } = dmlc({ ...workers, ...servers, PORT: "5000", DMLC_ROLE: role });
-    return [rank, host, port];
+    const { rank, host, listenPort } = dmlc({ ...workers, ...servers, PORT: "5000", DMLC_ROLE: role });
+    return [rank, host, listenPort];
   };
   assert.deepEqual(place("worker"), [2, "192.0.2.2", 4082]);
   assert.deepEqual(place("server"), [1, "192.0.2.1", 4081]);
   assert.deepEqual(place("scheduler"), [undefined, "127.0.0.1", 9000]);
-  assert.equal(dmlc({ PORT: "5000" }).port, 5000);
+  assert.equal(dmlc({ PORT: "5000" }).listenPort, 5000);
   assert.equal(dmlc({ DMLC_WORKER_ID: "1" }).rank, 1);
 });
 
@@ -206,20 +206,25 @@ const LINKS: Environment = {
 };
 
 test("takes no service link of Kubernetes for a key, whatever the service is called (ConfigSource.S1)", () => {
-  const { port, schedulerPort, managePort } = dmlc(LINKS);
-  assert.deepEqual([port, schedulerPort, managePort], [0, 9000, 0]);
+  const { listenPort, schedulerPort, managePort } = dmlc(LINKS);
+  assert.deepEqual([listenPort, schedulerPort, managePort], [0, 9000, 0]);
 });
 
 test("reads a key that has the name of a service link when its value is none (ConfigSource.S2)", () => {
-  assert.equal(dmlc({ ...LINKS, WEIGHBRIDGE_PORT: "9001" }).port, 9001);
-  assert.match(refusal({ ...DMLC, WEIGHBRIDGE_PORT: "http://192.0.2.9" }), /WEIGHBRIDGE_PORT \(environment\): expected a whole number/);
+  assert.equal(dmlc({ ...LINKS, WEIGHBRIDGE_LISTEN_PORT: "9001" }).listenPort, 9001);
+  assert.match(
+    refusal({ ...DMLC, WEIGHBRIDGE_LISTEN_PORT: "http://192.0.2.9" }),
+    /WEIGHBRIDGE_LISTEN_PORT \(environment\): expected a whole number/,
+  );
 });
 
-test("says of a required key that the service link in its place is not read", () => {
+test("warns that the scheduler's port is the default one when a service link stands in its place", () => {
   const { DMLC_PS_ROOT_PORT: _, ...rest } = DMLC;
-  const found =
-    /schedulerPort \(required\): .*found nothing: WEIGHBRIDGE_SCHEDULER_PORT is "tcp:\/\/192\.0\.2\.11:8000", a service link of Kubernetes, and is not read;/;
-  assert.match(refusal({ ...rest, ...LINKS }), found);
+  const warnings: string[] = [];
+  assert.equal(load({ ...rest, ...LINKS }, (warning) => warnings.push(warning)).schedulerPort, 9700);
+  const link = 'WEIGHBRIDGE_SCHEDULER_PORT is "tcp://192.0.2.11:8000", a service link of Kubernetes, and is not read';
+  assert.deepEqual(warnings, [`${link}; schedulerPort is 9700`]);
+  load({ ...DMLC, ...LINKS }, assert.fail);
 });
 
 test("still names the nearest key for an unknown variable of ours beside service links", () => {
@@ -237,8 +242,8 @@ test("leaves a web service's PORT alone: it is ps-lite's only where DMLC_ROLE is
     WEIGHBRIDGE_WORKER_COUNT: "1",
     WEIGHBRIDGE_SCHEDULER_PORT: "9000",
   };
-  assert.equal(load({ ...env, PORT: "8080" }).port, 0);
-  assert.equal(load({ ...MS, PORT: "8080" }).port, 0);
-  assert.equal(load({ ...env, PORT: "unix:/run/app.sock" }).port, 0);
-  assert.equal(dmlc({ PORT: "5000" }).port, 5000);
+  assert.equal(load({ ...env, PORT: "8080" }).listenPort, 0);
+  assert.equal(load({ ...MS, PORT: "8080" }).listenPort, 0);
+  assert.equal(load({ ...env, PORT: "unix:/run/app.sock" }).listenPort, 0);
+  assert.equal(dmlc({ PORT: "5000" }).listenPort, 5000);
 });

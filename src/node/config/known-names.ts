@@ -2,6 +2,7 @@
 // ps-lite's, so an unknown one is a mistake; PS_* and MS_* belong to other programs also, and only near misses are
 // mistakes.
 
+import { renamedTo } from "../../base/known-options.ts";
 import { isSlip, nearestName } from "../../base/nearest-name.ts";
 import { foreignVariablesOf, variableOf } from "./config-key.ts";
 import { FILE_KEYS, KEY_NAMES, KEYS } from "./config-keys.ts";
@@ -35,7 +36,11 @@ export type UnknownName = {
 };
 
 export function unknownName({ typed, origin, noun, candidates }: UnknownName): ConfigProblem {
-  const nearest = nearestName(typed, candidates);
+  const known = [...candidates];
+  const renamed = renamedTo(typed, known);
+  if (renamed !== undefined)
+    return { subject: typed, origin, expected: `a known ${noun}`, found: "its old name", fix: `it is now called ${renamed}` };
+  const nearest = nearestName(typed, known);
   const fix = nearest === undefined ? "remove it" : `did you mean ${nearest}? Otherwise remove it`;
   return { subject: typed, origin, expected: `a known ${noun}`, found: "a name that nothing reads", fix };
 }

@@ -6,6 +6,9 @@ import type { Address } from "../../transport/transport.ts";
 import { formatTcpAddress } from "../transport/socket-address.ts";
 import type { NodeConfig } from "./node-config.ts";
 
+/** Where a scheduler listens, and is looked for, unless something else is said. */
+export const SCHEDULER_PORT = 9700;
+
 /** Where the scheduler of this configuration listens. */
 export function schedulerAddress({ transport, van, socketDir, schedulerHost, schedulerPort, host, role }: NodeConfig): Address {
   if (transport === "unix" && van !== "weighbridge") return `unix:///tmp/${schedulerPort}`; // ps-lite's ipc

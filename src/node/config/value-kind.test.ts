@@ -2,17 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  byteSize,
-  DURATION_MS_MAX,
-  duration,
-  hostName,
-  milliseconds,
-  optional,
-  percent,
-  type ValueKind,
-  wholeNumber,
-} from "./value-kind.ts";
+import { byteSize, DURATION_MS_MAX, hostName, milliseconds, optional, percent, type ValueKind, wholeNumber } from "./value-kind.ts";
 
 function read<T>(kind: ValueKind<T>, value: unknown): T | "refused" {
   const accepted = kind.read(value);
@@ -68,8 +58,8 @@ test("reads the word none as no value, in an optional kind only", () => {
   assert.equal(read(kind, "none"), "refused");
 });
 
-test("a duration has a unit, or is in milliseconds", () => {
-  const kind = duration(100);
+test("a time has a unit, or is in milliseconds", () => {
+  const kind = milliseconds(100);
   for (const [given, expected] of [
     ["60s", 60_000],
     ["5min", 300_000],

@@ -12,10 +12,12 @@ export type ValueKind<T> = {
   readonly read: (given: unknown) => ReadValue<T> | undefined;
   /** Completes the sentence "expected …". */
   readonly expected: string;
-  /** Stands for the value in a flag: `--port <port>`. */
+  /** Stands for the value in a flag: `--rank <rank>`, `--resume [=directory]`; empty: the flag has none. */
   readonly placeholder: string;
   /** All values, if they are words. */
   readonly words?: readonly string[];
+  /** True for a time: on the command line it has a unit. */
+  readonly isTime?: boolean;
 };
 
 type Bounds = { readonly min: number; readonly max: number };
@@ -56,21 +58,37 @@ export function wholeNumber(bounds: Bounds, placeholder: string): ValueKind<numb
   return { read, expected: `a whole number from ${bounds.min} to ${bounds.max}`, placeholder };
 }
 
-export function milliseconds(min: number): ValueKind<number> {
-  const kind = wholeNumber({ min, max: DURATION_MS_MAX }, "ms");
-  return { ...kind, expected: `a whole number of milliseconds from ${min} to ${DURATION_MS_MAX}` };
-}
-
-const DURATION = /^(\d+(?:\.\d+)?)(ms|s|min|h)?$/;
+const TIME = /^(\d+(?:\.\d+)?)(ms|s|min|h)?$/;
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, min: 60_000, h: 3_600_000 };
 
-/** Of at least so many milliseconds. */
-export function duration(min: number): ValueKind<number> {
+/** A time as a number of milliseconds, or as text with a unit. */
+export function milliseconds(min: number): ValueKind<number> {
   const read = (given: unknown): ReadValue<number> | undefined => {
-    const [, amount = "", unit = "ms"] = DURATION.exec(String(given)) ?? [];
+    const [, amount = "", unit = "ms"] = TIME.exec(String(given)) ?? [];
     return wholeWithin(amount === "" ? Number.NaN : Number(amount) * (UNIT_MS[unit] ?? Number.NaN), { min, max: DURATION_MS_MAX });
   };
-  return { read, expected: `a time such as 60s, 5min or 1h, or a number of milliseconds, of at least ${min} ms`, placeholder: "time" };
+  const expected = `a time such as 500ms, 60s, 5min or 1h, or a number of milliseconds, of at least ${min} ms`;
+  return { read, expected, placeholder: "time", isTime: true };
+}
+
+/** Whether a text has the unit that a time on the command line needs. */
+export function hasUnit(text: string): boolean {
+  return text === "0" || !/^[\d.]+$/.test(text);
+}
+
+/** `60s`, or `500steps`: after how much time, or how many steps, something is due again. */
+export function every(minMs: number): ValueKind<string> {
+  const time = milliseconds(minMs);
+  const read = (given: unknown): ReadValue<string> | undefined => {
+    if (typeof given !== "string" || /^[\d.]+$/.test(given)) return undefined;
+    const steps = wholeWithin(numeric(/^(\d+) ?steps?$/.exec(given)?.[1], /^\d+$/), { min: 1, max: Number.MAX_SAFE_INTEGER });
+    return steps === undefined && time.read(given) === undefined ? undefined : { value: given };
+  };
+  return {
+    read,
+    expected: `a time such as 60s or 5min, of at least ${minMs} ms, or a number of steps such as 500steps`,
+    placeholder: "often",
+  };
 }
 
 export function percent(): ValueKind<number> {
@@ -97,6 +115,12 @@ export function oneOf<const T extends string>(words: readonly [T, ...T[]], place
     return value === undefined ? undefined : { value };
   };
   return { read, expected, placeholder, words };
+}
+
+/** On or off; as a flag it has no value, and means on. */
+export function flag(): ValueKind<"on" | "off"> {
+  const words = oneOf(["on", "off"], "");
+  return { ...words, read: (given) => words.read(typeof given === "boolean" ? (given ? "on" : "off") : given) };
 }
 
 export function hostName(): ValueKind<string> {

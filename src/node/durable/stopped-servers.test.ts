@@ -6,12 +6,13 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { temporaryFolder } from "../../../test/support/checkpoint-stage.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
-import { SILENT_LOG } from "../../base/log.ts";
+import { type Log, SILENT_LOG } from "../../base/log.ts";
 import { EntryKind, EntryPage } from "../../server/replication/log-entry.ts";
 import type { PlannedStopFiles } from "../../server/replication/planned-stop.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
+import type { FileLayer } from "../checkpoint/file-layer.ts";
 import { realClock } from "../real-clock.ts";
-import { SegmentLog } from "./segment-log.ts";
+import { durableFiles, SegmentLog } from "./segment-log.ts";
 import { StoppedServers, type StoppedServersOptions } from "./stopped-servers.ts";
 
 const clock = realClock();
@@ -55,8 +56,8 @@ async function foundRank(servers: StoppedServers, folder: Folder): Promise<numbe
   return rank;
 }
 
-async function filesOf(servers: StoppedServers): Promise<PlannedStopFiles | undefined> {
-  return await servers.files(clock, SILENT_LOG);
+async function filesOf(servers: StoppedServers, log: Log = SILENT_LOG): Promise<PlannedStopFiles | undefined> {
+  return await servers.files(clock, log);
 }
 
 test("a process with a rank finds what was left for that one; without a directory, and with a log of its own, it looks for nothing", async () => {
@@ -105,27 +106,73 @@ test("a process waits for what another one of its rank uses: it gets it, or noth
   await held.close();
 });
 
-test("a stop that was killed before it had the whole state has nothing to repeat, whatever its first number; another log is damaged", async () => {
+test("of two processes that come for a state that is not finished, the first sets it aside though the second has its lock by then", async () => {
+  using folder = new Folder();
+  folder.leave(0);
+  const first = await filesOf(folder.servers({ rank: 0, startTimeoutMs: 60_000 }));
+  const coming = filesOf(folder.servers({ rank: 0, startTimeoutMs: 60_000 }));
+  await first?.found?.close();
+  const second = await coming; // it has looked at it, and finds it unfinished, too
+  const asides = [first?.setAside?.(), second?.found?.close().then(async () => await second.setAside?.())];
+  await Promise.all(asides);
+  assert.ok(existsSync(`${folder.directoryOf(0)}.aside`));
+  assert.equal(existsSync(folder.directoryOf(0)), false);
+});
+
+for (const operation of ["create", "syncDirectory"] as const)
+  test(`a process that comes for what another one goes on with, and removes at that moment, finds nothing (${operation})`, async () => {
+    using folder = new Folder();
+    folder.leave(0);
+    const held = await folder.hold(0);
+    let isGone = false;
+    /** The other process removes the directory before this one's operation, once its lock was seen. */
+    const racing = async <T>(work: () => Promise<T>): Promise<T> => {
+      if (!isGone) rmSync(folder.directoryOf(0), { recursive: true });
+      isGone = true;
+      return await work();
+    };
+    const layer: FileLayer = {
+      ...durableFiles,
+      [operation]: async (path: string) => await racing(async () => await durableFiles[operation](path)),
+    };
+    const found = await filesOf(folder.servers({ rank: 0, startTimeoutMs: 60_000, layer }));
+    assert.ok(isGone && found?.found === undefined);
+    await held.close();
+  });
+
+test("a stop that was killed before it had the whole state has nothing to repeat, whatever its first number, and is set aside with a warning; another log is damaged", async () => {
+  for (const first of [1, 7]) await killedBefore(first);
+});
+
+async function killedBefore(first: number): Promise<void> {
   using folder = new Folder();
   const page = new EntryPage(new Uint8Array(512));
   page.addText(EntryKind.IDENTITY, new Uint8Array(8).fill(32));
   const written = new SegmentLog({ directory: folder.directoryOf(0), clock, log: SILENT_LOG });
   await written.open(() => {});
-  await written.write({ first: 7, last: 7, entries: page.bytes.subarray(0, page.length) });
+  await written.write({ first, last: first, entries: page.bytes.subarray(0, page.length) });
   await written.close();
   const durable = new SegmentLog({ directory: folder.directoryOf(0), clock, log: SILENT_LOG });
-  await assert.rejects(
-    durable.open(() => {}),
-    throwsCode("STATE_CORRUPT", /no state that is whole/),
-  );
+  if (first > 1)
+    await assert.rejects(
+      durable.open(() => {}),
+      throwsCode("STATE_CORRUPT", /no state that is whole/),
+    );
   await durable.close();
-  const found = (await filesOf(folder.servers({ rank: 0 })))?.found;
+  const warnings: [string, object | undefined][] = [];
+  const warn: Log["warn"] = (message, fields) => void warnings.push([message, fields]);
+  const files = await filesOf(folder.servers({ rank: 0 }), { ...SILENT_LOG, warn });
   let pageCount = 0;
-  await found?.open(() => pageCount++);
+  await files?.found?.open(() => pageCount++);
   assert.equal(pageCount, 0);
-  await found?.remove();
+  await files?.found?.close();
+  assert.deepEqual(warnings, []);
+  await files?.setAside?.();
+  const kept = `${folder.directoryOf(0)}.aside`;
+  assert.deepEqual(warnings, [["a state that another run has left, or that was not finished, is kept beside", { kept }]]);
+  assert.ok(existsSync(kept));
   assert.equal(existsSync(folder.directoryOf(0)), false);
-});
+}
 
 test("what a process finds and may not go on with is kept beside, and not removed; so is what lies where a server leaves its state", async () => {
   using folder = new Folder();

@@ -3,7 +3,8 @@
 //
 // Invariants:
 //   FreePort.F1. Two processes never draw the same port, however close in time: a process that draws an odd port keeps
-//       the even one before it until it ends, and skips ports whose even one is kept.
+//       the even one before it until it ends, and skips ports whose even one is kept. In the same way one process at
+//       a time gets the port that it wishes for (portOrFree).
 
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
@@ -32,6 +33,17 @@ export async function freePort(host: string): Promise<number> {
   const { port } = server.address() as AddressInfo; // It listens on TCP, so it has a port.
   await closed(server);
   return port;
+}
+
+/** This port, if it was free a moment ago and no other process has got it here; any other free one if not. */
+export async function portOrFree(host: string, port: number): Promise<number> {
+  const reservation = await listen(host, port - 1);
+  if (reservation !== undefined && (await isFree(host, port))) {
+    reservation.unref();
+    return port;
+  }
+  reservation?.close();
+  return await freePort(host);
 }
 
 async function isFree(host: string, port: number): Promise<boolean> {

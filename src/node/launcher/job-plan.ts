@@ -1,15 +1,18 @@
 // job-plan — the processes of a job on one machine, and what each of them runs. Starts nothing.
 
+import { basename } from "node:path/posix";
 import { fileURLToPath } from "node:url";
 import { loadConfig } from "../config/config.ts";
 import { type Environment, nodeEnvironment } from "../config/config-environment.ts";
+import { printedWarnings } from "../config/config-warnings.ts";
 import type { NodeConfig, NodeConfigOptions, Role } from "../config/node-config.ts";
+import { outputName } from "../output-name.ts";
 
 /** A command and its arguments. */
 export type Program = readonly [command: string, ...args: string[]];
 
 export type ProcessPlan = {
-  /** As people read it: "scheduler", "worker 0"; "server 0-3" for a process of four nodes. */
+  /** As people read it: "scheduler", "worker/0"; "server/0-3" for a process of four nodes. */
   readonly name: string;
   readonly role: Role;
   /** The ranks of the nodes in the process; of replicated servers a second process has the same. */
@@ -49,8 +52,7 @@ export function planJob({ commandLine, env, defaults, programOf }: JobRequest): 
   const scheduler = load({ role: "scheduler", rank: 0 });
   const { serverCount, workerCount, threads, replicas } = scheduler;
   const configs = [scheduler];
-  // Warnings about the configuration were printed when the scheduler's was loaded.
-  const add = (options: NodeConfigOptions): void => void configs.push(load({ ...options, port: 0 }, () => {}));
+  const add = (options: NodeConfigOptions): void => void configs.push(load({ ...options, listenPort: 0 }));
   // Both copies of a rank ask for it, each in a process of its own; the scheduler decides which of them leads.
   for (let copy = 0; copy < replicas; copy++) {
     for (let rank = 0; rank < serverCount; rank += threads) {
@@ -60,33 +62,38 @@ export function planJob({ commandLine, env, defaults, programOf }: JobRequest): 
   for (let rank = 0; rank < workerCount; rank++) add({ role: "worker", rank, threads: 1 });
   const processOf = (config: NodeConfig): ProcessPlan | undefined => {
     const program = programOf(config);
-    return program && { ...planProcess(config, program), inherited: env };
+    return program && planProcess(config, program, env);
   };
   const processes = configs.flatMap((config) => processOf(config) ?? []);
   const serversOf = (rank: number): readonly ProcessPlan[] => {
-    const config = load({ role: "server", rank, threads: 1, port: 0, serverCount: Math.max(serverCount, rank + 1) }, () => {});
+    const config = load({ role: "server", rank, threads: 1, listenPort: 0, serverCount: Math.max(serverCount, rank + 1) }, () => {});
     return Array.from({ length: replicas }, () => processOf(config)).filter((plan) => plan !== undefined);
   };
   const workerOf = (rank: number): ProcessPlan | undefined => {
     const { workerCountMax = Math.max(workerCount, rank + 1) } = scheduler; // it has that rank
-    return processOf(load({ role: "worker", rank, threads: 1, port: 0, workerCountMax }, () => {}));
+    return processOf(load({ role: "worker", rank, threads: 1, listenPort: 0, workerCountMax }, () => {}));
   };
   return { scheduler, processes, serversOf, workerOf };
 }
 
-function planProcess(config: NodeConfig, program: Program): ProcessPlan {
+function planProcess(config: NodeConfig, program: Program, inherited: JobRequest["env"]): ProcessPlan {
   const { role, rank = 0, threads } = config;
   const ranks = Array.from({ length: role === "server" ? threads : 1 }, (_, index) => rank + index);
-  return { name: processName(role, ranks), role, ranks, program, env: nodeEnvironment(config) };
+  const env = nodeEnvironment(config);
+  const warnings: string[] = []; // the launcher has printed them
+  loadConfig({ env: { ...inherited, ...env }, warn: (text) => void warnings.push(text) });
+  return { name: processName(role, ranks), role, ranks, program, inherited, env: { ...env, ...printedWarnings(warnings) } };
 }
 
 function processName(role: Role, ranks: readonly number[]): string {
-  if (role === "scheduler") return role;
-  return ranks.length === 1 ? `${role} ${ranks[0]}` : `${role} ${ranks[0]}-${ranks.at(-1)}`;
+  return outputName(role, ranks.length === 1 ? (ranks[0] ?? 0) : `${ranks[0]}-${ranks.at(-1)}`);
 }
 
-/** The path of `name` (without its extension, relative to the calling module) for `node` to run. */
+/**
+ * The path of `name` (without its extension, relative to the calling module) for `node` to run. In the package all
+ * files lie in one folder (scripts/bundle.ts).
+ */
 export function modulePath(importMetaUrl: string, name: string): string {
-  const extension = importMetaUrl.endsWith(".ts") ? ".ts" : ".js";
-  return fileURLToPath(new URL(`${name}${extension}`, importMetaUrl));
+  const path = importMetaUrl.endsWith(".ts") ? `${name}.ts` : `./${basename(name)}.js`;
+  return fileURLToPath(new URL(path, importMetaUrl));
 }

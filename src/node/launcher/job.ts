@@ -2,6 +2,7 @@
 // it is interrupted.
 //
 //   running ── all ended well ──────────────► done          ends a process that was declared dead, too (Job.J4)
+//      ├── the same, but not every process ended by itself, or closed its session ──► incomplete (Job.J11)
 //      ├── one failed: SIGTERM to the others ──┬──► failed      SIGKILL after GRACE_MS
 //      ├── interrupt(signal): forwarded ───────┼──► interrupted
 //      └── loseOutput(error): SIGTERM to all ──┴──► unseen
@@ -12,13 +13,15 @@
 //       end after that does not matter.
 //   Job.J3. Only processes that this job started are signalled, and only while they run.
 //   Job.J4. A process that was declared dead is ended when all others have ended well or wait for it alone, and not
-//       before: it may be stopped at a breakpoint. Its end is no failure, and the scheduler is notified that it is
-//       gone. One that was started again (Job.J7) is not the one that died: it has COMEBACK_MS to join.
+//       before: it may be stopped at a breakpoint. The scheduler is notified that it is gone. One that was started
+//       again (Job.J7) is not the one that died: it has COMEBACK_MS to join.
 //   Job.J5. When a job is ended, the scheduler is ended last: the others would report that it is unreachable. It hears
 //       first that all others are being ended: no standby takes over from a server that ends a moment before it.
 //   Job.J6. Once the cluster was complete, the end of a process is no failure while another one has the same ranks: a
-//       copy of the same servers. Copies that outlive the scheduler's good end, since they are stopped, are ended, and
-//       so are servers without parts (Job.J8).
+//       copy of the same servers; nor if that one has ended well, when no worker works any more. Copies that outlive
+//       the scheduler's good end, since they are stopped, are ended, and so are servers without parts (Job.J8), and
+//       copies that were started again (Job.J7) and have not joined yet. Before the cluster is complete, that holds of
+//       a process that a signal ended while another one runs; one that gives a reason ends the start.
 //   Job.J7. Where that is asked for, a process that fails in a complete cluster is started again with its rank: a
 //       bounded number of times in a row, each after a longer pause. Then its failure counts. One that was stopped, and
 //       has announced that the next process goes on where it was, has not failed: it is started again at once. A
@@ -35,10 +38,19 @@
 //   Job.J10. Where processes print the reason, one that still starts when the job fails is sent SIGTERM only when it
 //       has begun to read the reason: before that, the signal would end it silently. SIGKILL comes after the grace
 //       period all the same.
+//   Job.J11. The job is incomplete, though no process has failed, when one that had parts or work was declared dead and
+//       ended (Job.J4, Job.J6; a copy that has not joined had none), when one was dispensable, or when a worker ended
+//       with exit code 0 and had not closed its session: the others have continued without it. The last counts as a
+//       failure where processes are started again (Job.J7).
+//   Job.J12. In a job that serves, and in which no worker runs, the first signal is for the scheduler alone, which ends
+//       the job in order: servers save, and all end well. The next signal ends it as any other job; so does a scheduler
+//       that ends by the signal, since a server has died. No process is started again from then on.
+//   Job.J13. A signal that another process has passed on counts once (signal-echo.ts).
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
 import type { Role } from "../config/node-config.ts";
+import { SignalEcho } from "../signal-echo.ts";
 import type { ProcessPlan } from "./job-plan.ts";
 import { DEAD_GRACE_MS, type DeadReport, ENDING_LINE, GONE_LINE, GRACE_MS, LOST_LINE, type ServersReport } from "./launcher-pipe.ts";
 import { endText, NodeProcess, type ProcessEnd } from "./node-process.ts";
@@ -46,13 +58,18 @@ import { OUR_LINE } from "./process-errors.ts";
 
 export type JobOutcome =
   | { readonly kind: "done" }
+  /** All others ended well (Job.J11); the processes that were ended, or did not close their session, by name. */
+  | { readonly kind: "incomplete"; readonly names: readonly string[] }
   | { readonly kind: "failed"; readonly culprit: ProcessEnd }
   | { readonly kind: "interrupted"; readonly signal: NodeJS.Signals }
   /** Its output cannot be written. */
   | { readonly kind: "unseen"; readonly error: Error };
 
-/** It was declared dead, and all others are done; or it was to leave, and has not for UNWANTED_GRACE_MS. */
-export type GivenUp = "dead" | "unwanted";
+/**
+ * It was declared dead, and all others are done; or it was to leave, and has not for UNWANTED_GRACE_MS; or the job has
+ * ended well before it joined.
+ */
+export type GivenUp = "dead" | "unwanted" | "late";
 
 export type RestartRules = {
   /** How often in a row. */
@@ -95,17 +112,25 @@ export type JobOptions = {
   readonly isReasonPrinted?: boolean;
   /** Called for a process that failed, and whose servers another process has too (Job.J6). */
   readonly onCopyLost?: (end: ProcessEnd) => void;
+  /** Called for a worker that has ended with exit code 0, and had not closed its session (Job.J11). */
+  readonly onUnclosed?: (name: string) => void;
   /** Called for a process that does not end by itself, before it is ended. */
   readonly onGivenUp?: (process: Pick<NodeProcess, "name">, why: GivenUp) => void;
   /** Brings processes back that failed (Job.J7). Left out, a failure ends the job. */
   readonly restart?: RestartRules | undefined;
   /** Called for a process that failed, or was stopped, and will be started again after this long. */
   readonly onRestart?: (end: ProcessEnd, delayMs: number) => void;
+  /** Whether the cluster serves on without workers (Job.J12). */
+  readonly serves?: boolean;
+  /** Called when a job that serves begins to end in order. */
+  readonly onOrderlyEnd?: (signal: NodeJS.Signals) => void;
   readonly graceMs?: number;
   /** How long a process that fails may take to exit (NodeProcess.N1); GRACE_MS by default. */
   readonly exitGraceMs?: number;
   /** The grace period of a process that was declared dead. */
   readonly deadGraceMs?: number;
+  /** The time by which repeated signals are told apart (Job.J13). */
+  readonly nowMs?: () => number;
 };
 
 export class Job {
@@ -114,11 +139,14 @@ export class Job {
   readonly #processes: NodeProcess[];
   readonly #options: JobOptions;
   readonly #outcome = new Deferred<JobOutcome>();
-  #ending: Exclude<JobOutcome, { kind: "done" }> | undefined;
+  #ending: Exclude<JobOutcome, { kind: "done" | "incomplete" }> | undefined;
   #endSignal: NodeJS.Signals = "SIGTERM";
   #killTimer: NodeJS.Timeout | undefined;
+  readonly #echo: SignalEcho;
   #dead: DeadReport = NOBODY;
   #isComplete = false;
+  /** Job.J12 */
+  #isEndingInOrder = false;
   /** The indexes in `#processes` of those whose last end, after all restarts, is not known yet. */
   readonly #open = new Set<number>();
   /** What the scheduler said last (Job.J8). */
@@ -134,12 +162,15 @@ export class Job {
   #copiesTimer: NodeJS.Timeout | undefined;
   /** Processes that were ended because their nodes are dead (Job.J4). */
   readonly #givenUp = new Set<ProcessPlan>();
+  /** By name (Job.J11). */
+  readonly #incomplete = new Set<string>();
   /** When processes were started again (Job.J7). */
   readonly #comebacks = new WeakMap<NodeProcess, number>();
 
   /** Starts them all. */
   constructor(options: JobOptions) {
     this.#options = options;
+    this.#echo = new SignalEcho(options.nowMs);
     this.outcome = this.#outcome.promise;
     this.#processes = options.processes.map((plan) => this.#start(plan));
     for (const process of this.#processes) options.attach(process);
@@ -230,6 +261,10 @@ export class Job {
       onServers: (report: ServersReport) => this.#hearOfServers(report),
       onWorkers: (ranks: readonly number[]) => this.#hearOfWorkers(ranks),
       onDead: (report: DeadReport) => this.#hearOfDead(report),
+      onUnclosed: (name: string) => {
+        const isOwn = this.#processes.some(({ nodeNames }) => nodeNames.includes(name)); // its end tells
+        if (!isOwn && this.#ending === undefined) this.#lack(name);
+      },
     };
     return new NodeProcess(plan, reports, this.#options.exitGraceMs);
   }
@@ -259,9 +294,10 @@ export class Job {
   }
 
   /** Job.J7. Before the cluster is complete every process gets the error; without a scheduler none has a place. */
-  #mayRestart({ plan, exitCode, reason }: ProcessEnd): boolean {
-    const isToReturn = exitCode !== 0 && this.#isComplete && this.#options.restart?.roles.includes(plan.role) === true;
-    if (!isToReturn || this.#ending !== undefined) return false;
+  #mayRestart({ plan, exitCode, reason, isUnclosed }: ProcessEnd): boolean {
+    const hasFailed = exitCode !== 0 || isUnclosed === true;
+    const isToReturn = hasFailed && this.#isComplete && this.#options.restart?.roles.includes(plan.role) === true;
+    if (!isToReturn || this.#ending !== undefined || this.#isEndingInOrder) return false;
     if (plan.role === "scheduler") return !OUR_LINE.test(reason ?? "");
     return !this.#givenUp.has(plan) && !this.#isUnwanted(plan) && this.#hasScheduler;
   }
@@ -273,10 +309,25 @@ export class Job {
     return scheduler !== undefined && (scheduler.isRunning || mayReturn);
   }
 
-  /** Forwards a signal and ends the job; the second time with SIGKILL. */
+  /** Forwards a signal and ends the job, if need be in order (Job.J12); the second time with SIGKILL. */
   interrupt(signal: NodeJS.Signals): void {
+    if (this.#echo.isEcho(signal)) return; // Job.J13
+    if (this.#endInOrder(signal)) return;
     if (this.#ending?.kind === "interrupted") this.#signalAll("SIGKILL");
     else this.#end({ kind: "interrupted", signal }, signal);
+  }
+
+  /** Job.J12. Returns whether it does. */
+  #endInOrder(signal: NodeJS.Signals): boolean {
+    const { serves = false, onOrderlyEnd } = this.#options;
+    const schedulers = this.#running.filter(({ plan }) => plan.role === "scheduler");
+    const hasWorkers = this.#running.some(({ plan }) => plan.role === "worker");
+    if (!serves || !this.#isComplete || hasWorkers || schedulers.length === 0) return false;
+    if (this.#isEndingInOrder || this.#ending !== undefined) return false;
+    this.#isEndingInOrder = true;
+    onOrderlyEnd?.(signal);
+    for (const scheduler of schedulers) scheduler.signal("SIGTERM");
+    return true;
   }
 
   /** The launcher's own output cannot be written: ends the job, and sends every process the reason. */
@@ -288,7 +339,7 @@ export class Job {
 
   #hearOfDead(report: DeadReport): void {
     this.#dead = report;
-    this.#endDeadProcesses();
+    setImmediate(() => this.#endDeadProcesses()); // behind what the dead have reported themselves: that they exit
   }
 
   #ended(end: ProcessEnd): void {
@@ -302,8 +353,18 @@ export class Job {
       this.#over.abort();
       this.#endCopiesSoon();
     }
-    if (end.exitCode === 0 || this.#givenUp.has(end.plan)) this.#endDeadProcesses();
-    else this.#judgeFailure(end);
+    if (end.exitCode === 0 || this.#givenUp.has(end.plan)) {
+      const isMissed = end.isUnclosed === true && !this.#givenUp.has(end.plan) && !this.#isUnwanted(end.plan);
+      if (isMissed) this.#lack(end.name, end.plan);
+      this.#endDeadProcesses();
+    } else this.#judgeFailure(end);
+  }
+
+  /** Job.J11: this worker has not closed its session, and no process comes for its rank. */
+  #lack(name: string, plan?: ProcessPlan): void {
+    this.#incomplete.add(name);
+    if (plan !== undefined) this.#givenUp.add(plan); // the scheduler may wait for it (Job.J4)
+    this.#options.onUnclosed?.(name);
   }
 
   /** Job.J8. Of a rank that is still to come: where two processes hold a rank, one alone is never enough. */
@@ -317,8 +378,13 @@ export class Job {
   /** Job.J6 */
   #endCopiesSoon(): void {
     const end = (): void => {
-      for (const process of this.#running)
-        if (this.#copiesOf(process.plan).length > 0 || this.#isWithoutParts(process.plan)) this.#giveUp(process);
+      for (const process of this.#running) {
+        const isWithoutParts = this.#isWithoutParts(process.plan);
+        if (process.isExiting || (this.#copiesOf(process.plan).length === 0 && !isWithoutParts)) continue;
+        const isLate = this.#comebacks.has(process) && !process.hasJoined;
+        if (!isWithoutParts && !isLate) this.#incomplete.add(process.name);
+        this.#giveUp(process, isLate ? "late" : "dead");
+      }
     };
     this.#copiesTimer = setTimeout(end, this.#options.deadGraceMs ?? DEAD_GRACE_MS);
   }
@@ -333,10 +399,13 @@ export class Job {
     const { names, isRestDone } = this.#dead;
     if (this.#ending !== undefined || names.length === 0) return;
     const running = this.#running;
-    const isDead = ({ nodeNames }: NodeProcess): boolean => nodeNames.every((name) => names.includes(name));
+    const isDead = ({ nodeNames, isExiting }: NodeProcess): boolean => !isExiting && nodeNames.every((name) => names.includes(name));
     const dead = running.filter((process) => isDead(process) && !this.#comesBack(process));
     if (dead.length < running.length && !isRestDone) return;
-    for (const process of dead) this.#giveUp(process);
+    for (const process of dead) {
+      this.#incomplete.add(process.name);
+      this.#giveUp(process);
+    }
     if (names.every((name) => this.#isGone(name))) for (const process of running) process.send(GONE_LINE);
   }
 
@@ -362,7 +431,11 @@ export class Job {
   #judgeFailure(end: ProcessEnd): void {
     const running = this.#running;
     const plans = running.map(({ plan }) => plan);
-    if (this.#isComplete && this.#copiesOf(end.plan).some(({ isRunning }) => isRunning)) {
+    if (this.#isEndingInOrder && end.plan.role === "scheduler" && end.exitCode !== 1) {
+      this.#end({ kind: "interrupted", signal: "SIGTERM" }, "SIGTERM"); // Job.J12
+      return;
+    }
+    if (this.#isComplete ? this.#hasCopy(end.plan) : end.signal !== null && this.#hasRunningCopy(end.plan)) {
       this.#options.onCopyLost?.(end); // Job.J6
       return;
     }
@@ -371,6 +444,7 @@ export class Job {
       return;
     }
     if (this.#options.isDispensable?.(end, plans) === true) {
+      this.#incomplete.add(end.name);
       this.#endDeadProcesses();
       return;
     }
@@ -380,13 +454,23 @@ export class Job {
     this.#end({ kind: "failed", culprit: end }, "SIGTERM");
   }
 
+  /** Job.J6. Processes of a server end in any order, and one may be killed a moment before, and noticed after. */
+  #hasCopy(plan: ProcessPlan): boolean {
+    const isAtWork = this.#running.some(({ plan: { role } }) => role === "worker");
+    return this.#copiesOf(plan).some(({ isRunning, hasFailed }) => isRunning || !(hasFailed || isAtWork));
+  }
+
+  #hasRunningCopy(plan: ProcessPlan): boolean {
+    return this.#copiesOf(plan).some(({ isRunning }) => isRunning);
+  }
+
   /** Job.J8 */
   #isWithoutParts({ role, ranks }: ProcessPlan): boolean {
     const { placed = ranks } = this.#servers ?? {};
     return role === "server" && !ranks.some((rank) => placed.includes(rank));
   }
 
-  #end(ending: Exclude<JobOutcome, { kind: "done" }>, signal: NodeJS.Signals): void {
+  #end(ending: Exclude<JobOutcome, { kind: "done" | "incomplete" }>, signal: NodeJS.Signals): void {
     this.#ending = ending;
     this.#over.abort();
     this.#endSignal = signal;
@@ -423,7 +507,8 @@ export class Job {
   #finish(): void {
     clearTimeout(this.#killTimer);
     clearTimeout(this.#copiesTimer);
-    this.#outcome.resolve(this.#ending ?? { kind: "done" });
+    const names = [...this.#incomplete];
+    this.#outcome.resolve(this.#ending ?? (names.length === 0 ? { kind: "done" } : { kind: "incomplete", names }));
   }
 }
 

@@ -5,10 +5,12 @@
 //                       process; "lost:3": no process comes any more for a server that is waited for; and "ending:":
 //                       all processes of the job are being ended
 //   to the launcher     from every process that watches: "watching:" when it has begun to, "planned:" when it was
-//                       stopped and another process goes on with what it had, and "exit:1" when it exits; from one of
+//                       stopped and another process goes on with what it had, and "exit:1" when it exits; from a
+//                       worker's, and from the scheduler's of each worker, "unclosed:worker/0" when the worker's
+//                       process ends without session.close(); from one of
 //                       the two processes of a server "standby:" or "head:", each time that changes; from the
 //                       scheduler's process: "complete:" when all nodes have joined, and all nodes that are
-//                       dead now: "dead:worker 1,worker 3", or "only-dead:…" when nobody else is at work; and the ranks
+//                       dead now: "dead:worker/1,worker/3", or "only-dead:…" when nobody else is at work; and the ranks
 //                       of the servers that there are to be, and of those that have parts: "servers:0,1,2/0,1"; and the
 //                       ranks of the workers that there are to be, when that was asked for: "workers:0,1,2"
 //
@@ -21,6 +23,8 @@ import { Socket } from "node:net";
 import { nameOf } from "../../wire/node-id.ts";
 import type { RosterView } from "../../wire/roster.ts";
 import { PLANNED_END } from "../end-signal.ts";
+import { asOutputName } from "../output-name.ts";
+import { UNCLOSED_WORKER, type UnclosedWorker } from "../unclosed-worker.ts";
 import { LineStream } from "./node-output.ts";
 
 /** The pipe on which a process learns that its launcher is gone, and before that, in a line, why the job ends. */
@@ -40,6 +44,8 @@ export const COPY_LINES = { standby: "standby:", head: "head:" } as const;
 export type Copy = keyof typeof COPY_LINES;
 /** The end that follows is planned: the process was stopped, and the next one goes on where it was. */
 export const PLANNED_LINE = "planned:";
+/** Followed by the name of a worker whose process ends, or has ended, without having closed its session. */
+export const UNCLOSED_LINE = "unclosed:";
 /** The process reads this pipe from now on. */
 export const WATCHING_LINE = "watching:";
 
@@ -82,7 +88,7 @@ export function parseWorkersReport(line: string): readonly number[] | undefined 
 const REPORT = /^(dead|only-dead):(.*)$/;
 
 function deadReportLine({ names, isRestDone }: DeadReport): string {
-  return `${isRestDone ? "only-dead" : "dead"}:${names.join(",")}`;
+  return `${isRestDone ? "only-dead" : "dead"}:${names.map(asOutputName).join(",")}`;
 }
 
 /** Undefined for any other line. */
@@ -132,6 +138,11 @@ export function publishCopy({ nodes }: RosterView, token: string): void {
   if (own !== undefined) channel(COPY_CHANNEL).publish((own.role === "standby" ? "standby" : "head") satisfies Copy);
 }
 
+/** Whether this process was started by a launcher: the job ends with it. */
+export function isLaunched(): boolean {
+  return channel(SERVERS_CHANNEL).hasSubscribers; // `watchLauncher` below, maybe of another copy of this module
+}
+
 /** Calls `listener` when the launcher ends all processes of the job. Returns the function that stops it. */
 export function onJobEnding(listener: () => void): () => void {
   const heard = (): void => listener();
@@ -144,6 +155,8 @@ function onDeadNodes(listener: (dead: DeadNodes) => void): void {
 }
 
 export type LauncherWatch = {
+  /** Whether the launcher starts processes again that end too early. By default it does not. */
+  readonly isRestarting?: boolean;
   /** Called with the reason why the job ends, shortly before this process gets SIGTERM. */
   readonly onReason?: (reason: string) => void;
   /**
@@ -153,7 +166,7 @@ export type LauncherWatch = {
 };
 
 /** Does not keep the process alive. Reports that it watches, and later that the process exits. */
-export function watchLauncher({ onReason = () => {}, onGone = endSoon }: LauncherWatch = {}): void {
+export function watchLauncher({ isRestarting = false, onReason = () => {}, onGone = endSoon }: LauncherWatch = {}): void {
   const pipe = new Socket({ fd: WATCH_FD, readable: true, writable: false });
   const dismissDead = reportDeadNodes();
   let lose: WishedProcesses["lost"] = () => {};
@@ -167,6 +180,11 @@ export function watchLauncher({ onReason = () => {}, onGone = endSoon }: Launche
   subscribe(COPY_CHANNEL, (message) => {
     if (message !== copy) send(COPY_LINES[message as Copy]); // published above
     copy = message as Copy;
+  });
+  subscribe(UNCLOSED_WORKER, (message) => {
+    const worker = message as UnclosedWorker; // as unclosed-worker.ts publishes it
+    send(`${UNCLOSED_LINE}${asOutputName(worker.name)}`);
+    Object.assign(worker, { isTold: true, isAwaited: isRestarting });
   });
   subscribe(PLANNED_END, () => send(PLANNED_LINE));
   pipe.on("error", () => {}); // A broken pipe also closes.

@@ -1,11 +1,12 @@
 // node-output — the output of a node's process, line by line: LineStream passes whole lines on, so that the lines of
-// several processes on one terminal never mix; `tagLines` puts "[worker 0]" before each; ErrorTail keeps the last lines
+// several processes on one terminal never mix; `tagLines` puts "[worker/0]" before each; ErrorTail keeps the last lines
 // of standard error and picks the one that says why the process ended. Bounded: a line without an end is cut.
 
 import { Transform, type TransformCallback } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
 import { styleText } from "node:util";
 import type { Role } from "../config/node-config.ts";
+import { outputName } from "../output-name.ts";
 
 const LINE_CHARS_MAX = 64 * 1024;
 
@@ -57,10 +58,10 @@ const COLORS: Readonly<Record<Role, readonly Color[]>> = {
   worker: ["cyan", "green", "blue", "cyanBright", "greenBright", "blueBright"],
 };
 /** At the head of a line from a process of several nodes (server-threads.ts). */
-const THREAD_TAG = /^\[server (\d+)\] /;
+const THREAD_TAG = /^\[server\/(\d+)\] /;
 
 export function nodeTag(role: Role, rank: number): string {
-  return role === "scheduler" ? "[scheduler]" : `[${role} ${rank}]`;
+  return `[${outputName(role, rank)}]`;
 }
 
 /** Puts the tag before a line, in colour if `stream` is a terminal that supports it. */

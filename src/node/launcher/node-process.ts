@@ -13,6 +13,7 @@ import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Deferred } from "../../base/deferred.ts";
+import { outputName } from "../output-name.ts";
 import type { ProcessPlan } from "./job-plan.ts";
 import {
   COMPLETE_LINE,
@@ -25,6 +26,7 @@ import {
   parseServersReport,
   parseWorkersReport,
   type ServersReport,
+  UNCLOSED_LINE,
   WATCH_FD,
   WATCHING_LINE,
 } from "./launcher-pipe.ts";
@@ -39,6 +41,8 @@ export type ProcessEnd = {
   readonly signal: NodeJS.Signals | null;
   /** It has announced this end, and the next process goes on where it was (EndSignal.E3). */
   readonly isPlanned?: true;
+  /** A worker that has not closed its session. */
+  readonly isUnclosed?: true;
   /**
    * The line of its standard error that best explains its end; undefined if there is none. SIGKILL leaves no time to
    * explain anything: what was written before is about something else.
@@ -54,6 +58,8 @@ export type SchedulerReports = {
   readonly onServers: (report: ServersReport) => void;
   /** The ranks of the workers that there are to be. */
   readonly onWorkers: (ranks: readonly number[]) => void;
+  /** The process of this worker has ended, and it had not closed its session. */
+  readonly onUnclosed: (name: string) => void;
 };
 
 /** How long to wait for the output of a process that ended; a process it started may hold the pipes open forever. */
@@ -76,6 +82,7 @@ export class NodeProcess {
   /** What it reported last; undefined: its server has no other process, or it is not known which one leads. */
   #copy: Copy | undefined;
   #isPlanned = false;
+  #isUnclosed = false;
   /** What it reported (NodeProcess.N1). */
   #reportedExitCode: number | undefined;
   #exitTimer: NodeJS.Timeout | undefined;
@@ -97,16 +104,21 @@ export class NodeProcess {
     this.ended = this.#watch();
   }
 
-  /** The names of its nodes, as rosters have them. */
+  /** The names of its nodes. */
   get nodeNames(): readonly string[] {
     const { role, ranks } = this.plan;
-    return role === "scheduler" ? [role] : ranks.map((rank) => `${role} ${rank}`);
+    return ranks.map((rank) => outputName(role, rank));
   }
 
   /** As people read it; of two processes of a server, also which one it is. */
   get name(): string {
     const { name } = this.plan;
     return this.#copy === undefined ? name : `${this.#copy === "standby" ? "the standby of " : ""}${name} (process ${this.pid})`;
+  }
+
+  /** Of two processes of a server: whether this one has become a copy of it. */
+  get hasJoined(): boolean {
+    return this.#copy !== undefined;
   }
 
   get pid(): number | undefined {
@@ -117,9 +129,14 @@ export class NodeProcess {
     return this.#isRunning;
   }
 
+  /** It runs, and has said that it exits (NodeProcess.N1). */
+  get isExiting(): boolean {
+    return this.#isRunning && this.#reportedExitCode !== undefined;
+  }
+
   /** It has ended, and not well. */
   get hasFailed(): boolean {
-    return !this.#isRunning && this.#endOf(this.#child.exitCode, this.#child.signalCode).exitCode !== 0;
+    return !this.#isRunning && (this.#isUnclosed || this.#endOf(this.#child.exitCode, this.#child.signalCode).exitCode !== 0);
   }
 
   /** Writes a line to the pipe that it may watch (launcher-pipe.ts). */
@@ -139,7 +156,8 @@ export class NodeProcess {
     }
   }
 
-  #listen({ onDead = () => {}, onComplete = () => {}, onServers = () => {}, onWorkers = () => {} }: Partial<SchedulerReports>): void {
+  #listen(reports: Partial<SchedulerReports>): void {
+    const { onDead = () => {}, onComplete = () => {}, onServers = () => {}, onWorkers = () => {}, onUnclosed = () => {} } = reports;
     const pipe = this.#child.stdio[WATCH_FD] as Socket | null | undefined;
     pipe?.unref(); // A process that it started may hold the other end open.
     pipe?.on("error", () => {}); // It ended; its exit reports that.
@@ -154,6 +172,10 @@ export class NodeProcess {
       if (line === COPY_LINES.standby) this.#copy = "standby";
       if (line === COPY_LINES.head) this.#copy = "head";
       if (line === PLANNED_LINE) this.#isPlanned = true;
+      if (line.startsWith(UNCLOSED_LINE)) {
+        if (this.plan.role === "scheduler") onUnclosed(line.slice(UNCLOSED_LINE.length));
+        else this.#isUnclosed = true;
+      }
       if (line === WATCHING_LINE) this.#watching.resolve();
       const exitCode = parseExitCode(line);
       if (exitCode !== undefined) this.#expectExit(exitCode);
@@ -190,13 +212,17 @@ export class NodeProcess {
     await Promise.race([closed.promise, sleep(OUTPUT_WAIT_MS, undefined, { signal: giveUp.signal }).catch(() => {})]);
     giveUp.abort();
     const { plan, name } = this;
-    const planned = this.#isPlanned ? { isPlanned: true as const } : {};
-    return { plan, name, ...end, ...planned, reason: failure ?? (isFromOutside(end.signal) ? undefined : tail.reason) };
+    const how = {
+      ...(this.#isPlanned ? { isPlanned: true as const } : {}),
+      ...(this.#isUnclosed ? { isUnclosed: true as const } : {}),
+    };
+    return { plan, name, ...end, ...how, reason: failure ?? (isFromOutside(end.signal) ? undefined : tail.reason) };
   }
 }
 
-/** A failure in words: "worker 1 ended with exit code 3: Error: no data". */
-export function endText({ name, exitCode, signal, reason }: ProcessEnd): string {
+/** A failure in words: "worker/1 ended with exit code 3: Error: no data". */
+export function endText({ name, exitCode, signal, reason, isUnclosed }: ProcessEnd): string {
+  if (exitCode === 0 && isUnclosed === true) return `${name} ended without session.close()`;
   const how = signal !== null ? `was ended by ${signal}` : exitCode !== null ? `ended with exit code ${exitCode}` : "could not be started";
   return `${name} ${how}${reason === undefined ? "" : `: ${reason}`}`;
 }

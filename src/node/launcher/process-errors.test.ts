@@ -25,8 +25,8 @@ test("a scheduler whose host name does not exist ends with 2, one that is not th
 
 test("a job ends with 2 when the process that ended it did, and said why itself", () => {
   assert.equal(jobExitCode({ exitCode: 2, reason: "weighbridge: PORT_IN_USE: cannot listen" }), 2);
-  assert.equal(jobExitCode({ exitCode: 2, reason: "[server 1] weighbridge: BAD_CONFIG: no module" }), 2);
-  assert.equal(jobExitCode({ exitCode: 2, reason: "weighbridge: server 0 stopped before the first step: PORT_IN_USE: x" }), 2);
+  assert.equal(jobExitCode({ exitCode: 2, reason: "[server/1] weighbridge: BAD_CONFIG: no module" }), 2);
+  assert.equal(jobExitCode({ exitCode: 2, reason: "weighbridge: server/0 stopped before the first step: PORT_IN_USE: x" }), 2);
   assert.equal(jobExitCode({ exitCode: 2, reason: "usage: train.py [-h]" }), 1);
   assert.equal(jobExitCode({ exitCode: 2, reason: undefined }), 1);
   assert.equal(jobExitCode({ exitCode: 1, reason: "weighbridge: NODE_DEAD: x" }), 1);

@@ -2,7 +2,10 @@
 // configuration or the command line has to be changed and 1 for everything else.
 
 import { writeSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
+import { scriptPlace } from "./script-place.ts";
+import { tellSourceLines } from "./source-lines.ts";
 
 export const FAILED_EXIT_CODE = 1;
 export const USAGE_EXIT_CODE = 2;
@@ -46,13 +49,29 @@ function hasCause(error: Error, code: string): boolean {
 }
 
 /**
- * Ends the process on one of our uncaught errors with a line instead of a stack; `withStack` prints the stack before
- * the line. A script that handles uncaught errors itself, or logs at "debug", gets Node's output.
+ * Ends the process on one of our uncaught errors with a line instead of a stack. The line ends with the place in the
+ * script that the error came from; `withStack` prints the stack before it. A script that handles uncaught errors
+ * itself, or logs at "debug", gets Node's output. The stack of any uncaught error leads to our sources. `layOut` breaks
+ * the line.
  */
-export function printErrorsInLines({ withStack = false }: { readonly withStack?: boolean } = {}): void {
+export function printErrorsInLines({
+  withStack = false,
+  layOut = (text) => text,
+}: {
+  readonly withStack?: boolean;
+  readonly layOut?: (text: string) => string;
+} = {}): void {
   process.on("uncaughtExceptionMonitor", (error: unknown) => {
+    tellSourceLines(error);
     if (!isOurs(error) || process.env.WEIGHBRIDGE_LOG_LEVEL === "debug" || process.listenerCount("uncaughtException") > 0) return;
-    writeSync(process.stderr.fd, `${withStack ? `${inspect(error)}\n` : ""}${errorText(error)}\n`);
+    writeSync(process.stderr.fd, `${withStack ? `${inspect(error)}\n` : ""}${layOut(placedText(error))}\n`);
     process.exit(exitCodeFor(error));
   });
+}
+
+/** With the place in the script: "weighbridge: VALUE_LENGTH: … (train.ts:6:11)". */
+function placedText(error: OurError): string {
+  const root = fileURLToPath(new URL(".", import.meta.resolve("weighbridge/package.json")));
+  const place = scriptPlace(error.stack ?? "", { root, cwd: process.cwd() });
+  return place === undefined ? errorText(error) : `${errorText(error)} (${place})`;
 }

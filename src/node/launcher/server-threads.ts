@@ -8,6 +8,8 @@ import { reasonOf } from "../../base/errors.ts";
 import { nodeEnvironment } from "../config/config-environment.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { LEAVE_MESSAGE, onEndSignal, PLANNED_END } from "../end-signal.ts";
+import { keepPulse } from "../pulse.ts";
+import { textLog } from "../text-log.ts";
 import { LineStream, nodeTag } from "./node-output.ts";
 import { errorText, exitCodeFor, isOurs } from "./process-errors.ts";
 
@@ -22,10 +24,11 @@ export type ThreadScript = {
  * by then. Returns an exit code.
  */
 export async function runServerThreads(config: NodeConfig, { path, args }: ThreadScript): Promise<number> {
+  const pulse = keepPulse(textLog({ level: config.logLevel, who: () => "server" }));
   const threads = threadConfigs(config).map((own, index) => {
     const env = { ...process.env, ...nodeEnvironment(own) };
     const tag = own.rank === undefined ? `[server thread ${index}]` : nodeTag("server", own.rank);
-    const worker = new Worker(path, { argv: [...args], env, stdout: true, stderr: true });
+    const worker = new Worker(path, { argv: [...args], env, stdout: true, stderr: true, ...pulse.optionsOfThread() });
     worker.stdout.pipe(new LineStream((line) => `${tag} ${line}`)).pipe(process.stdout, { end: false });
     worker.stderr.pipe(new LineStream((line) => `${tag} ${line}`)).pipe(process.stderr, { end: false });
     return { tag, worker };
@@ -50,17 +53,18 @@ export async function runServerThreads(config: NodeConfig, { path, args }: Threa
   } finally {
     stopListening();
     await Promise.all(threads.map(({ worker }) => worker.terminate()));
+    pulse.release();
   }
 }
 
 /** One configuration per node: the next rank and, when a port was chosen, the next port. */
 function threadConfigs(config: NodeConfig): NodeConfig[] {
-  const { threads, rank, port } = config;
+  const { threads, rank, listenPort } = config;
   return Array.from({ length: threads }, (_, index) => ({
     ...config,
     threads: 1,
     rank: rank === undefined ? undefined : rank + index,
-    port: port === 0 ? 0 : port + index,
+    listenPort: listenPort === 0 ? 0 : listenPort + index,
   }));
 }
 

@@ -9,6 +9,8 @@
 //
 //   standing by ── `leader` is gone: it is ours now ──► leading ── the lease ends, or a write finds another ──► lost
 //
+// A process whose store was lost makes a new one, and stands by again (run-scheduler.ts).
+//
 // Invariants:
 //   EtcdStore.E1. Every write compares the revision in which our `leader` was made: one that leads no more writes
 //       nothing.
@@ -46,6 +48,8 @@ export type EtcdStoreOptions = {
   readonly leaseMs: number;
   /** How long a scheduler that starts looks for etcd. */
   readonly findMs: number;
+  /** It led before, in this process, and lost its turn: there was a job (EtcdStore.E5). */
+  readonly standsByAgain?: boolean | undefined;
   /** Called with the leader's address when this scheduler begins to stand by, and when that changes. */
   readonly onStandby?: ((leader: string) => void) | undefined;
   /** For tests; otherwise random. */
@@ -96,9 +100,9 @@ export class EtcdStore implements StateStore {
   async open(signal?: AbortSignal): Promise<readonly StateRecord[]> {
     const end = (): void => void this.close();
     signal?.addEventListener("abort", end);
-    let isJobKnown = false;
+    let isJobKnown = this.#options.standsByAgain === true;
     try {
-      isJobKnown = await this.#standBy();
+      isJobKnown = (await this.#standBy()) || isJobKnown;
     } finally {
       signal?.removeEventListener("abort", end);
     }

@@ -2,13 +2,13 @@
 // configuration names, or below the user's own.
 
 import { readdirSync, rmSync, statSync } from "node:fs";
-import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import { crc32 } from "node:zlib";
 import { reasonOf, WeighbridgeError } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
 import { requireWritableDirectory } from "../checkpoint/checkpoint-directory.ts";
 import type { NodeConfig } from "../config/node-config.ts";
+import { userDirectory } from "./user-directory.ts";
 
 /** Of a directory: what is left of 255 bytes beside the port and a checksum. */
 const NAME_CHARS_MAX = 200;
@@ -37,11 +37,6 @@ export function stateDirectory(
   }
   if (stateDir === "auto") removeLeftovers(root, Date.now() - LEFTOVER_MS);
   return join(root, `${directoryName(job)}@${schedulerPort}`);
-}
-
-function userDirectory(): string {
-  const { XDG_STATE_HOME = "" } = process.env;
-  return join(XDG_STATE_HOME === "" ? join(homedir(), ".local", "state") : resolve(XDG_STATE_HOME), "weighbridge");
 }
 
 /** A job's name as that of a directory; no two jobs have one. */

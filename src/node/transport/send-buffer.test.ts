@@ -102,7 +102,7 @@ test("both ends of a link of the transport are bounded, over TCP and over a unix
       return SILENT_READER;
     });
     t.after(() => listener.close());
-    const link = await transport.connect(listener.address, () => SILENT_READER, { deadlineMs: 5000 });
+    const link = await transport.connect(listener.address, () => SILENT_READER, { timeoutMs: 5000 });
     t.after(() => link.destroy());
     await accepted;
   }

@@ -41,7 +41,7 @@ export async function boundSendBuffers(options: SendBufferOptions): Promise<Boun
 }
 
 /** Both ends of a connection within one machine have the same address; those of a unix socket have none. */
-function isWithinMachine({ localAddress, remoteAddress }: net.Socket): boolean {
+export function isWithinMachine({ localAddress, remoteAddress }: net.Socket): boolean {
   return localAddress === remoteAddress;
 }
 

@@ -246,9 +246,18 @@ export class SocketLink implements Link {
     return this.#state === "closed";
   }
 
+  /** The next bytes go elsewhere than the reader said last, to its view of now. Not before the first read. */
+  renewView(): void {
+    if (this.#reader !== undefined && this.#isOpen()) this.#readInto(viewOf(this.#reader));
+  }
+
   /** SocketLink.S2. */
   #dropInput(): void {
-    this.#view = new Uint8Array(DROP_BYTES);
+    this.#readInto(new Uint8Array(DROP_BYTES));
+  }
+
+  #readInto(view: Uint8Array): void {
+    this.#view = view;
     const { _handle: handle } = this.socket as unknown as { _handle: ReadingHandle | null };
     handle?.useUserBuffer(this.#view);
   }

@@ -30,7 +30,7 @@ test("connect() is refused at once where sockets do not work, and EmbeddedCluste
     const options = { role: "worker", serverCount: 1, workerCount: 1, schedulerPort: 1 };
     await connect(options).catch(({ code, message }) => console.log(code, message));
     await using cluster = await EmbeddedCluster.start();
-    const w = await cluster.session.tensor("w", { shape: [2] });
+    const w = await cluster.session.tensor("w", { shape: [2], optimizer: "sum" });
     await w.push(Float32Array.of(1, 2));
     console.log(String(await w.pull()));
   `);

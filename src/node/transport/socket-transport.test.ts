@@ -65,7 +65,7 @@ test("a loop hears of every read, but of a sleepy link only while it is set wake
       return { ...counter(), received: () => arrived.shift()?.() };
     });
     context.after(() => listener.close());
-    const near = await transport.connect(listener.address, () => counter(), { deadlineMs: DEADLINE_MS });
+    const near = await transport.connect(listener.address, () => counter(), { timeoutMs: DEADLINE_MS });
     const send = async (): Promise<number> => {
       const { promise, resolve } = Promise.withResolvers<void>();
       arrived.push(resolve);
@@ -95,7 +95,7 @@ test("listens on IPv4, IPv6 and host names, and tells the real port", async (con
     assert.match(listener.address, /^tcp:\/\/.+:[1-9]\d+$/);
     assert.equal(listener.address.replace(/\d+$/, "0"), address);
     const near = counter();
-    const link = await transport.connect(listener.address, () => near, { deadlineMs: DEADLINE_MS });
+    const link = await transport.connect(listener.address, () => near, { timeoutMs: DEADLINE_MS });
     assert.equal(link.remote, listener.address);
     assert.match((await accepted.promise).remote, /^tcp:\/\/(127\.0\.0\.1|\[::1\]|\[::ffff:127\.0\.0\.1\]):\d+$/);
     link.close();
@@ -123,7 +123,7 @@ test("says what is wrong with an address it cannot listen on", async () => {
 
 test("says what is wrong when it cannot connect", async () => {
   const none = (): LinkReader => assert.fail("not connected");
-  const connect = (address: string): Promise<Link> => transport.connect(address, none, { deadlineMs: DEADLINE_MS });
+  const connect = (address: string): Promise<Link> => transport.connect(address, none, { timeoutMs: DEADLINE_MS });
   await assert.rejects(connect("tcp://127.0.0.1:1"), throwsCode("NO_ROUTE", /tcp:\/\/127\.0\.0\.1:1: the connection was refused/));
   await assert.rejects(connect("tcp://localhost:1"), throwsCode("NO_ROUTE", /refused/));
   await assert.rejects(connect("tcp://nobody.invalid:1"), throwsCode("NO_ROUTE", /nobody\.invalid.*host name/));
@@ -140,7 +140,7 @@ test("gives up connecting at the deadline, and says how long it waited", async (
       return () => {};
     },
   };
-  const opened = new SocketTransport({ clock: hasty }).connect(listener.address, () => assert.fail(), { deadlineMs: 1234 });
+  const opened = new SocketTransport({ clock: hasty }).connect(listener.address, () => assert.fail(), { timeoutMs: 1234 });
   await assert.rejects(opened, throwsCode("NO_ROUTE", /no answer within 1234 ms/));
 });
 
@@ -165,7 +165,7 @@ test("replaces the socket file of a dead process, but never that of a living one
     throwsCode("PORT_IN_USE", /it is taken; stop the process/),
   );
   const near = counter();
-  const link = await transport.connect(`unix://${path}`, () => near, { deadlineMs: DEADLINE_MS });
+  const link = await transport.connect(`unix://${path}`, () => near, { timeoutMs: DEADLINE_MS });
   link.close();
   await near.ended;
   await listener.close();
@@ -224,7 +224,7 @@ test("a close does not wait forever for a peer that never ends", async (context)
   await once(server, "listening");
   const near = counter();
   const { port } = server.address() as net.AddressInfo;
-  const link = await new SocketTransport({ clock }).connect(`tcp://127.0.0.1:${port}`, () => near, { deadlineMs: DEADLINE_MS });
+  const link = await new SocketTransport({ clock }).connect(`tcp://127.0.0.1:${port}`, () => near, { timeoutMs: DEADLINE_MS });
   link.close();
   await lingering.promise;
   timers.find(({ delayMs }) => delayMs === 1000)?.fire();
@@ -239,7 +239,7 @@ test("open links keep the process alive, closed ones do not", () => {
     const reader = { view: () => new Uint8Array(10), received() { far.close(); }, closed() { console.log("closed"); } };
     let far;
     const listener = await transport.listen("tcp://127.0.0.1:0", (link) => { far = link; return reader; });
-    const link = await transport.connect(listener.address, () => ({ ...reader }), { deadlineMs: 60_000 });
+    const link = await transport.connect(listener.address, () => ({ ...reader }), { timeoutMs: 60_000 });
     await listener.close();
     setTimeout(() => link.write([new Uint8Array(1)], () => {}), 20).unref();`;
   const { stdout, stderr, status } = spawnSync(process.execPath, ["--input-type=module", "-e", script], {

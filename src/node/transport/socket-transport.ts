@@ -13,7 +13,9 @@ import type { Clock } from "../../base/clock.ts";
 import { reasonOf, unsupported, WeighbridgeError } from "../../base/errors.ts";
 import { type Log, SILENT_LOG } from "../../base/log.ts";
 import type { Address, ConnectOptions, Link, LinkReader, Listener, Transport } from "../../transport/transport.ts";
-import type { BoundSendBuffer } from "./send-buffer.ts";
+import { type BoundSendBuffer, isWithinMachine } from "./send-buffer.ts";
+import type { SharedLink } from "./shared-link.ts";
+import type { SharedMemorySystem } from "./shared-memory.ts";
 import { badAddress, formatTcpAddress, parseSocketAddress, type SocketAddress } from "./socket-address.ts";
 import { SocketLink } from "./socket-link.ts";
 import type { WakefulLoop } from "./wakeful-loop.ts";
@@ -25,8 +27,12 @@ export type SocketTransportOptions = {
   readonly loop?: WakefulLoop | undefined;
   /** Whether links are not worth staying awake for, unless set so (Link.setWakeful). */
   readonly isSleepy?: boolean | undefined;
+  /** Whether links and listeners do not keep the process: its node does that itself (keep-process.ts). */
+  readonly isBackground?: boolean | undefined;
   /** Left out: send buffers are as the system has them. */
   readonly boundSendBuffer?: BoundSendBuffer | undefined;
+  /** Left out: links within this machine stay sockets. */
+  readonly sharedMemory?: SharedMemorySystem | undefined;
 };
 
 export class SocketTransport implements Transport {
@@ -34,16 +40,21 @@ export class SocketTransport implements Transport {
   readonly #log: Log;
   readonly #loop: WakefulLoop | undefined;
   readonly #isSleepy: boolean;
+  readonly #isBackground: boolean;
   readonly #boundSendBuffer: BoundSendBuffer | undefined;
+  readonly #sharedMemory: SharedMemorySystem | undefined;
 
   /** Throws UNSUPPORTED under other runtimes than Node. */
-  constructor({ clock, log = SILENT_LOG, loop, isSleepy = false, boundSendBuffer }: SocketTransportOptions) {
+  constructor(options: SocketTransportOptions) {
+    const { clock, log = SILENT_LOG, loop, isSleepy = false, isBackground = false, boundSendBuffer, sharedMemory } = options;
     requireNodeSockets();
     this.#clock = clock;
     this.#log = log;
     this.#loop = loop;
     this.#isSleepy = isSleepy;
+    this.#isBackground = isBackground;
     this.#boundSendBuffer = boundSendBuffer;
+    this.#sharedMemory = sharedMemory;
   }
 
   /** Creates the directory of a unix socket. Closing the listener keeps accepted links and removes the file. */
@@ -57,11 +68,12 @@ export class SocketTransport implements Transport {
     } catch (thrown) {
       throw listenError(address, target, thrown);
     }
+    if (this.#isBackground) server.unref();
     server.on("error", (error) => this.#log.warn("a connection could not be accepted", { address, reason: error.message }));
     return { address: target.kind === "unix" ? address : realAddress(server, target.host), close: () => closeServer(server) };
   }
 
-  async connect(address: Address, open: (link: Link) => LinkReader, { deadlineMs }: ConnectOptions): Promise<Link> {
+  async connect(address: Address, open: (link: Link) => LinkReader, { timeoutMs }: ConnectOptions): Promise<Link> {
     const target = parseSocketAddress(address);
     if (target.kind === "tcp" && target.port === 0) throw badAddress(address, "port 0 can be listened on, but not connected to");
     const { promise, resolve, reject } = Promise.withResolvers<Link>();
@@ -73,7 +85,8 @@ export class SocketTransport implements Transport {
       open: (onread) => net.connect(connectOptions(target, onread)),
     });
     const { socket } = link;
-    const cancelDeadline = this.#clock.after(deadlineMs, () => socket.destroy(new Error(`no answer within ${deadlineMs} ms`)));
+    if (this.#isBackground) socket.unref();
+    const cancelDeadline = this.#clock.after(timeoutMs, () => socket.destroy(new Error(`no answer within ${timeoutMs} ms`)));
     socket.once("error", (error) => {
       cancelDeadline();
       reject(connectError(address, error)); // no effect once connected: then the error is the link's
@@ -82,8 +95,9 @@ export class SocketTransport implements Transport {
       cancelDeadline();
       try {
         this.#boundSendBuffer?.(socket);
-        link.start(open(link));
-        resolve(link);
+        const opened = this.#upgradable(link);
+        opened.start(open(opened));
+        resolve(opened);
       } catch (thrown) {
         link.destroy();
         reject(thrown);
@@ -102,13 +116,22 @@ export class SocketTransport implements Transport {
       isSleepy: this.#isSleepy,
       open: (onread) => adopt(accepted, onread),
     });
+    if (this.#isBackground) link.socket.unref();
     try {
       this.#boundSendBuffer?.(link.socket);
-      link.start(accept(link));
+      const opened = this.#upgradable(link);
+      opened.start(accept(opened));
     } catch (thrown) {
       this.#log.error("a connection was refused by a failing accept", { remote, reason: reasonOf(thrown) });
       link.destroy();
     }
+  }
+
+  /** What may go on in shared memory, if both ends are on this machine. */
+  #upgradable(socket: SocketLink): SocketLink | SharedLink {
+    const system = this.#sharedMemory;
+    if (system === undefined || !isWithinMachine(socket.socket)) return socket;
+    return system.link({ socket, clock: this.#clock, loop: this.#loop, isSleepy: this.#isSleepy });
   }
 }
 
@@ -209,13 +232,13 @@ function unixReason(code: string, thrown: unknown, path: string): string {
 
 function connectError(address: Address, error: Error): WeighbridgeError {
   const reason = CONNECT_REASONS[codeOf(error)] ?? reasonOf(error);
-  return new WeighbridgeError("NO_ROUTE", `nobody answers at ${address}: ${reason}`, { retryable: true, cause: error });
+  return new WeighbridgeError("NO_ROUTE", `nothing answers at ${address}: ${reason}`, { retryable: true, cause: error });
 }
 
 const CONNECT_REASONS: Readonly<Record<string, string>> = {
   EACCES: "this process may not open that socket (EACCES)",
   EAI_AGAIN: "the host name could not be looked up (EAI_AGAIN)",
-  ECONNREFUSED: "the connection was refused, nothing listens there (ECONNREFUSED)",
+  ECONNREFUSED: "the connection was refused (ECONNREFUSED)",
   ECONNRESET: "the connection was reset (ECONNRESET)",
   EHOSTUNREACH: "the host cannot be reached (EHOSTUNREACH)",
   ENETUNREACH: "the network cannot be reached (ENETUNREACH)",

@@ -103,6 +103,18 @@ test("a save that is being written is given up neither for its time nor for anot
   await one.service.cut({ id: "c", clock: 0, isWhole: true }, "owner");
 });
 
+test("a save that is being written is not written again by another request of its owner: QUEUE_FULL, and the first goes on (CheckpointService.V5)", async () => {
+  const one = new Stage();
+  one.stage.create({ kind: "table", width: 2, name: "rows" });
+  await one.service.cut({ id: "a", clock: 0, isWhole: true }, "owner");
+  const request = { id: "a", ...WRITE, parameters: ["rows"] };
+  const report = one.service.write(request, "owner");
+  await nextTurn();
+  await assert.rejects(one.service.write(request, "owner"), { code: "QUEUE_FULL", retryable: true });
+  one.written.resolve([]);
+  assert.equal((await report).parameters.length, 1);
+});
+
 test("two cuts at once, one that waits for its clock and another's: the second is QUEUE_FULL and retryable, the first goes on (CheckpointService.V5)", async () => {
   const one = new Stage();
   const waits = one.service.cut({ id: "a", clock: 3, isWhole: true }, "first");

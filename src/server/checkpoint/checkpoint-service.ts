@@ -8,7 +8,7 @@
 //   CheckpointService.V1. A save that fails, or whose owner abandons it or dies, releases its memory and removes its
 //       files.
 //   CheckpointService.V2. Only the owner of a save goes on with it.
-//   CheckpointService.V5. There is one cut at a time: another gets a retryable QUEUE_FULL.
+//   CheckpointService.V5. There is one cut at a time, and it is written once: another gets a retryable QUEUE_FULL.
 //   CheckpointService.V6. A save has everything that existed at its cut, also what is cleared or replaced meanwhile.
 //   CheckpointService.V7. The placement does not change between a load and its activation, nor between stage and
 //       replace: the server has read the parts that it owned then. A server that loads is not prepared for a change;
@@ -30,7 +30,7 @@ import type { VectorClock } from "../../consistency/vector-clock.ts";
 import type { WorkerIncarnation } from "../../consistency/worker-incarnations.ts";
 import type * as contracts from "../../contracts/checkpoints.ts";
 import type { ServerReport, SnapshotFiles } from "../../store/snapshot/snapshot-files.ts";
-import { nameOf } from "../../wire/node-id.ts";
+import { nameOf, roleOf } from "../../wire/node-id.ts";
 import type { Ownership } from "../ownership.ts";
 import type { Parameters } from "../parameters/parameters.ts";
 import type { PlacementPrepare } from "../placement-prepare.ts";
@@ -63,6 +63,7 @@ type Saving = {
   snapshot: ServerSnapshot;
   /** The placement at the cut; undefined before it. */
   placement: { readonly epoch: number; readonly servers: Uint32Array } | undefined;
+  stamps: ReadonlyMap<number, string>;
   /** It is made when parts that come or go have settled (CheckpointService.V8). */
   isPutOff: boolean;
   readonly frozen: Deferred<contracts.Frozen>;
@@ -91,6 +92,8 @@ export class CheckpointService {
   #run: string | undefined;
   #catalogue: RestoreCatalogue | undefined;
   #saving: Saving | undefined;
+  /** What was written last: its step, and how far each worker's updates were. */
+  #written: { readonly step: number; readonly stamps: ReadonlyMap<number, string> } | undefined;
   /** CheckpointService.V10 */
   #lostSums: WeighbridgeError | undefined;
 
@@ -130,6 +133,18 @@ export class CheckpointService {
     this.#lostSums ??= new WeighbridgeError("UNKNOWN_PARAMETER", message);
   }
 
+  /** The step of the checkpoint that this server has written, if no update has come since its cut. */
+  get savedStep(): number | undefined {
+    const { step, stamps } = this.#written ?? {};
+    return [...this.#stamps()].every(([worker, stamp]) => stamps?.get(worker) === stamp) ? step : undefined;
+  }
+
+  #stamps(): ReadonlyMap<number, string> {
+    // Servers that take checkpoints call with stamps, too.
+    const entries = [...this.#options.vectorClock.entries()].filter(([node]) => roleOf(node) !== "server");
+    return new Map(entries.map(([worker, { incarnation, stamp }]) => [worker, `${incarnation}:${stamp}`]));
+  }
+
   /** Whether a cut waits for its clock, or for its owner to go on (CheckpointService.V8). */
   get isCutting(): boolean {
     return this.#saving?.isOver === false && !this.#saving.isWriting;
@@ -161,8 +176,11 @@ export class CheckpointService {
 
   async survey(owner: string): Promise<contracts.Survey> {
     const { parameters } = this.#options;
-    const gone = this.#saving?.owner === owner ? this.#saving.snapshot.gone : undefined;
-    return { clockMin: parameters.pacer.clockMin, names: parameters.specs.map(({ name }) => name), gone };
+    const { pacer } = parameters;
+    const own = this.#saving?.owner === owner ? this.#saving : undefined;
+    const isWaiting = own?.isOver === false && pacer.clockMin < own.clock;
+    const waits = isWaiting ? `for the slowest to reach clock ${own.clock}: ${pacer.clocks.describeSlowest()}` : "";
+    return { clockMin: pacer.clockMin, names: parameters.specs.map(({ name }) => name), gone: own?.snapshot.gone, waits };
   }
 
   async cut({ id, clock, isWhole }: contracts.Cut, owner: string): Promise<contracts.Frozen> {
@@ -174,7 +192,7 @@ export class CheckpointService {
     if (this.#saving?.isOver === false && (this.#saving.owner !== owner || this.#saving.isWriting)) throw busyWith(this.#saving.owner);
     this.#lose(new WeighbridgeError("ABORTED", "its owner takes another checkpoint"));
     const [frozen, cancelIdle, error, placement] = [new Deferred<contracts.Frozen>(), undefined, undefined, undefined];
-    const state = { snapshot: this.#snapshot(isWhole), placement, isPutOff: false, isWriting: false, isOver: false };
+    const state = { snapshot: this.#snapshot(isWhole), placement, stamps: new Map(), isPutOff: false, isWriting: false, isOver: false };
     const saving: Saving = { id, owner, clock, isWhole, ...state, frozen, cancelIdle, error };
     saving.frozen.promise.catch(() => {}); // callers get the error
     parameters.pacer.rounds.cutAt(clock, () => this.#freeze(saving));
@@ -200,6 +218,7 @@ export class CheckpointService {
       this.beforeCut();
       saving.snapshot.freeze();
       saving.placement = { epoch: ownership.epoch, servers: ownership.servers };
+      saving.stamps = this.#stamps();
       this.#watch(saving);
       void this.#answer(saving);
     } catch (thrown) {
@@ -236,6 +255,7 @@ export class CheckpointService {
     if (saving?.id !== id || saving.owner !== owner) throw unknownSave(id); // CheckpointService.V2
     if (saving.error !== undefined) throw saving.error;
     if (saving.isOver) throw unknownSave(id);
+    if (saving.isWriting) throw busyWith(owner); // CheckpointService.V5
     if (saving.placement === undefined) throw this.#options.ownership.wrongEpoch(this.#options.ownership.epoch);
     const { snapshot } = saving;
     saving.cancelIdle?.();
@@ -248,6 +268,7 @@ export class CheckpointService {
       );
       saving.isOver = true;
       this.pressure.end();
+      if (saving.isWhole) this.#written = { step, stamps: saving.stamps };
       return report;
     } catch (thrown) {
       throw this.#end(saving, thrown);

@@ -133,7 +133,7 @@ export const GROUP_HANDLERS: readonly ServedFunction[] = [
       if (size > 0) return { version: groups.ssp.init({ ...holder, group, size, tolerance }) };
       const passed = new Deferred<void>();
       const waiter = { admitted: () => passed.resolve(), failed: passed.reject.bind(passed) };
-      const waitId = groups.ssp.sync({ ...holder, group, version, deadlineMs: WAIT_MS_MAX, waiter });
+      const waitId = groups.ssp.sync({ ...holder, group, version, timeoutMs: WAIT_MS_MAX, waiter });
       return waitId === undefined ? { version } : passed.promise.then(() => ({ version }));
     },
   }),

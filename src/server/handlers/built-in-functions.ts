@@ -11,6 +11,7 @@ import { CACHED_ROW_HANDLERS } from "./cached-rows.ts";
 import { CHECKPOINT_HANDLERS } from "./checkpoints.ts";
 import { PARAMETER_HANDLERS } from "./parameters.ts";
 import { RAW_VALUE_HANDLERS } from "./raw-values.ts";
+import { RELAYED_CALL_HANDLERS } from "./relayed-calls.ts";
 import { ROW_HANDLERS } from "./rows.ts";
 import { TABLE_ROW_HANDLERS } from "./table-rows.ts";
 
@@ -21,6 +22,7 @@ export const BUILT_IN_FUNCTIONS: readonly ServedFunction[] = [
   ...GROUP_HANDLERS.map((fn) => workersOnly(fn, "is in no group of workers")),
   ...PARAMETER_HANDLERS,
   ...RAW_VALUE_HANDLERS,
+  ...RELAYED_CALL_HANDLERS,
   ...ROW_HANDLERS,
   ...SERVER_HANDLERS,
   ...TABLE_ROW_HANDLERS.map((fn) => workersOnly(fn, "does not share tables with workers")),

@@ -38,7 +38,7 @@ const push = (keys: BigUint64Array, gradients: readonly number[], updates: reado
 test("rows that a cache has come when they are too far behind, the others always, versions for those to keep", async () => {
   await using cluster = await EmbeddedCluster.start();
   const { session } = cluster;
-  await session.embedding("e", { dim: 1, versions: true });
+  await session.embedding("e", { dim: 1, optimizer: "sum", versions: true });
   await session.call(cachePush, TO, push(keysOf(1, 2, 3), [10, 20, 30], [5, 1, 7]));
   await session.call(cachePush, TO, push(keysOf(3), [1]));
   const { generation } = await session.call(cacheSync, TO, sync(keysOf(), []));
@@ -53,7 +53,7 @@ test("rows that a cache has come when they are too far behind, the others always
 test("versions of another generation count for nothing", async () => {
   await using cluster = await EmbeddedCluster.start();
   const { session } = cluster;
-  await session.embedding("e", { dim: 1, versions: true });
+  await session.embedding("e", { dim: 1, optimizer: "sum", versions: true });
   const { generation } = await session.call(cacheSync, TO, sync(keysOf(), []));
   const other = (generation ^ 1) >>> 0;
   const fresh = await session.call(cacheSync, TO, sync(keysOf(1, 2), [0, 0], { generation: other, bound: 1000 }));
@@ -64,7 +64,7 @@ test("versions of another generation count for nothing", async () => {
 test("a push that comes with a question that makes no sense is not applied, nor the other way round", async () => {
   await using cluster = await EmbeddedCluster.start();
   const { session } = cluster;
-  const table = await session.embedding("e", { dim: 1, versions: true, rows: 10 });
+  const table = await session.embedding("e", { dim: 1, optimizer: "sum", versions: true, rows: 10 });
   const good = push(keysOf(1), [1]);
   for (const [code, asked] of [
     ["BAD_REQUEST", sync(keysOf(1), [0, 0])],
@@ -89,7 +89,7 @@ test("a push that comes with a question that makes no sense is not applied, nor 
 test("a table without versions, or with updates in rounds, is not for caches", async () => {
   for (const options of [{}, { versions: true, consistency: "bsp" }] as const) {
     await using cluster = await EmbeddedCluster.start();
-    await cluster.session.embedding("e", { dim: 1, ...options });
+    await cluster.session.embedding("e", { dim: 1, optimizer: "sum", ...options });
     for (const call of [
       cluster.session.call(cacheSync, TO, sync(keysOf(1), [])),
       cluster.session.call(cachePush, TO, push(keysOf(1), [1])),

@@ -4,10 +4,30 @@
 import { badRequest } from "../../base/errors.ts";
 import { checkColumns, endClock } from "../../consistency/update-rounds.ts";
 import { clockAdvance, clockJoin } from "../../contracts/clocks.ts";
-import { parameterClear, parameterConfigure, parameterCreate, parameterState } from "../../contracts/parameters.ts";
+import {
+  type ParameterSize,
+  parameterClear,
+  parameterConfigure,
+  parameterCreate,
+  parameterSize,
+  parameterState,
+} from "../../contracts/parameters.ts";
 import { decodeMode } from "../../store/training-state.ts";
 import { decodeSettings } from "../parameters/hosted-parameter.ts";
-import { type ServedFunction, serve } from "../server-context.ts";
+import { TableParameter } from "../parameters/table-parameter.ts";
+import { type ServedFunction, type ServerContext, serve } from "../server-context.ts";
+
+type SizeRequest = { readonly parameter: number; readonly keys: BigUint64Array };
+
+/** Counts are kept: only keys are looked up. Throws UNKNOWN_PARAMETER, UNSUPPORTED for keys of a tensor, ARENA_FULL. */
+export function sizeOf({ parameters, ownership }: Pick<ServerContext, "parameters" | "ownership">, request: SizeRequest): ParameterSize {
+  const { parameter: number, keys } = request;
+  const parameter = keys.length === 0 ? parameters.get(number) : parameters.table(number);
+  const { usedBytes: bytes } = parameter.store;
+  if (parameter instanceof TableParameter) return { count: parameter.store.rowCount, bytes, found: parameter.store.whichExist(keys) };
+  const owns = (block: number): boolean => ownership.ownsBlock(number, block);
+  return { count: parameter.store.shape.floatsOfAll(owns), bytes, found: new Uint8Array(0) };
+}
 
 export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
   serve(parameterCreate, {
@@ -23,6 +43,7 @@ export const PARAMETER_HANDLERS: readonly ServedFunction[] = [
       return { isRestored, ...pace.survey, ...nonFinite, waits: parameters.pacer.lot.describe(holder.worker, number) ?? "" };
     },
   }),
+  serve(parameterSize, { handler: (context, request) => sizeOf(context, request) }),
   serve(parameterClear, {
     handler: ({ parameters, holder }, { parameter, edition, pushNumber }) => {
       if (parameters.clear(parameter, edition)) parameters.pacer.pushes.rise(holder, parameter, pushNumber);

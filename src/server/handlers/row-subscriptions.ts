@@ -130,7 +130,7 @@ export class RowSubscriptions {
    */
   async #hasRisen({ context, sentClock, unit }: Subscriber): Promise<boolean> {
     const { pacer } = context.parameters;
-    const next = { ...context.holder, parameter: unit, clock: sentClock + 1, staleness: 0, bytes: 0, deadlineMs: WAIT_MS };
+    const next = { ...context.holder, parameter: unit, clock: sentClock + 1, staleness: 0, bytes: 0, timeoutMs: WAIT_MS, isQuiet: true };
     return await new Promise<boolean>((resolve, reject) => {
       const failed = (error: WeighbridgeError): void => (error.code === "DEADLINE" ? resolve(false) : reject(error));
       const parked = pacer.read({ ...next, read: { admitted: () => resolve(true), failed } });

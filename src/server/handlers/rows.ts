@@ -26,7 +26,7 @@ export const ROW_HANDLERS: readonly ServedFunction[] = [
       const { parameters, ownership, holder } = context;
       const table = parameters.tables.get(parameter) ?? parameters.table(parameter);
       const list = table.keysIn(keys, holder, call);
-      if (!table.isFresh(clock)) return readRows(context, table, { clock, keys: list }, call);
+      if (!table.isFresh(clock, holder)) return readRows(context, table, { clock, keys: list }, call);
       // The owners are checked with the lookup.
       return table.pull(list, { out: table.roomFor(list, call), reader: context, owners: ownership });
     },

@@ -93,7 +93,7 @@ function readRows(
     const values = table.pullPlain(list, { out, reader: { worker }, owners });
     return { clock: pacer.clockMin, applied: table.taken.of(holder), order: subscriptions.orderOf(table), values };
   };
-  if (table.isFresh(clock)) return read(keys, ownership);
+  if (table.isFresh(clock, holder)) return read(keys, ownership);
   ownership.checkKeys(keys);
   // Where a part has left meanwhile, the answer is refused for its epoch (FunctionHost.H6).
   return readWhenFresh(context, table, { clock, list: keys, read }, call);

@@ -251,7 +251,7 @@ export abstract class HostedParameter<S extends ParameterSpec> {
 
   /** The parameter ends: parked reads fail, and open rounds are dropped. */
   endRounds(): void {
-    const error = new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was cleared`);
+    const error = new WeighbridgeError("UNKNOWN_PARAMETER", `${this.spec.name} was dropped`);
     this.host.pacer.forget(this.#id, error);
     this.forgetRounds(error);
   }

@@ -91,7 +91,7 @@ export class ParameterPace {
    * parameter before a promise's callbacks run. Throws QUEUE_FULL; rejects with DEADLINE.
    */
   when<T>({ holder, clock, bytes }: Reading, read: () => T): T | Promise<T> {
-    if (this.#pacer.clocks.isFresh(clock, this.phases)) return read();
+    if (this.#pacer.clocks.isFresh(clock, this.phases, holder)) return read();
     const answer = new Deferred<T>();
     const admitted = (): void => {
       try {
@@ -106,7 +106,7 @@ export class ParameterPace {
       clock,
       staleness: this.phases.at(clock).staleness,
       bytes,
-      deadlineMs: PARKED_MS_MAX,
+      timeoutMs: PARKED_MS_MAX,
       read: { admitted, failed: (error) => answer.reject(error) },
     });
     return answer.promise;

@@ -33,7 +33,7 @@ test("an edition that was cleared is not made again; a later one takes the place
   assert.equal(parameters.clear(1, 1), true);
   assert.throws(() => parameters.create(specText("a"), { number: 1, edition: 1 }), {
     code: "UNKNOWN_PARAMETER",
-    message: /a was cleared on this server/,
+    message: /a was dropped on this server/,
     retryable: true,
   });
   parameters.create(specText("a", [5]), { number: 1, edition: 2 });

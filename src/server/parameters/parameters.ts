@@ -141,14 +141,14 @@ export class Parameters {
    * plug-ins (PlugIns.L2), ARENA_FULL.
    */
   create(json: string, numbered: ParameterNumber): void {
-    this.#checkOpen();
+    this.checkOpen();
     const spec = decodeParameterSpec(json);
     const { number, edition } = numbered;
     if (number === 0 || edition === 0) throw badRequest(`${spec.name} came without a number or an edition`);
     this.#checkNumber(spec.name, number);
     const named = this.#named.get(number);
     if (named !== undefined && edition < named.edition)
-      throw new WeighbridgeError("UNKNOWN_PARAMETER", `${spec.name} was cleared on this server while it was opened`, { retryable: true });
+      throw new WeighbridgeError("UNKNOWN_PARAMETER", `${spec.name} was dropped on this server while it was opened`, { retryable: true });
     // Parameters.P5
     if (named !== undefined && edition > named.edition && this.#byNumber.has(number)) this.clear(number, named.edition);
     const known = this.#byNumber.get(number);
@@ -251,12 +251,12 @@ export class Parameters {
 
   /** `name` is from the request, if it has one. Throws UNKNOWN_PARAMETER. */
   get(number: number, name?: string): Parameter {
-    this.#checkOpen();
+    this.checkOpen();
     const parameter = this.#byNumber.get(number);
     if (parameter !== undefined) return parameter;
     const known = name ?? this.#named.get(number)?.name;
     const what = known === undefined ? `of number ${number}` : JSON.stringify(known);
-    const why = this.#cleared.has(number) ? "it was cleared" : "the server was restarted, or has never had it";
+    const why = this.#cleared.has(number) ? "it was dropped" : "the server was restarted, or has never had it";
     throw new WeighbridgeError("UNKNOWN_PARAMETER", `this server has no parameter ${what}: ${why}`);
   }
 
@@ -371,8 +371,8 @@ export class Parameters {
     this.sums.clear();
   }
 
-  /** Parameters.P3 */
-  #checkOpen(): void {
+  /** Throws QUEUE_FULL while a checkpoint is being restored (Parameters.P3). */
+  checkOpen(): void {
     if (!this.isRestoring) return;
     throw new WeighbridgeError("QUEUE_FULL", "this server is restoring a checkpoint: try again", { retryable: true });
   }

@@ -277,9 +277,10 @@ export class TableParameter extends HostedParameter<TableSpec> {
   }
 
   /** MemberClocks.isFresh, with the fields that a steady pull has at hand (docs/decisions/0047). */
-  isFresh(clock: number): boolean {
-    const { phases } = this;
-    return this.clocks.clockMin >= clock - (phases.constant ?? phases.at(clock)).staleness;
+  isFresh(clock: number, holder: WorkerIncarnation): boolean {
+    const { phases, clocks } = this;
+    const { staleness } = phases.constant ?? phases.at(clock);
+    return clocks.clockMin >= clock - staleness && !(clocks.hasTakenOut && clocks.isOut(holder, staleness));
   }
 
   /** All rows that are here. May miss those that come or go meanwhile. */

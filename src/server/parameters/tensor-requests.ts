@@ -56,7 +56,7 @@ export const TENSOR_HANDLERS: readonly ServedFunction[] = [
     handler: (context, { parameter, block, clock, rows }, call) => {
       const tensor = tensorOf(context, parameter, block);
       const read = readerOf(context, tensor, block, rows, call);
-      if (tensor.clocks.isFresh(clock, tensor.phases)) return read(rows);
+      if (tensor.clocks.isFresh(clock, tensor.phases, context.holder)) return read(rows);
       return readWhenFresh(context, tensor, { clock, list: rows, read }, call);
     },
   }),

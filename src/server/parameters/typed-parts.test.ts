@@ -21,8 +21,8 @@ const smoothed = psUpdater({
   name: "smoothed",
   version: 1,
   deterministic: true,
-  elements: ["f32", "f64"],
-  columns: (width) => ({ mean: { elements: width, start: 0.5 }, steps: { elements: 1 } }),
+  dtypes: ["f32", "f64"],
+  columns: (dim) => ({ mean: { dim, start: 0.5 }, steps: { dim: 1 } }),
   update: ({ elements, starts, columns, count, width }, gradients) => {
     for (let i = 0; i < count; i++) {
       elements[columns.steps![i]!]! += 1;
@@ -40,7 +40,7 @@ const flags = psRowType({
   name: "flags",
   version: 1,
   deterministic: true,
-  element: "i32",
+  dtype: "i32",
   add: (sums: RowSpans<"i32">, updates: RowSpans<"i32">) => {
     for (let i = 0; i < sums.count; i++)
       for (let j = 0; j < sums.width; j++) sums.elements[sums.starts[i]! + j]! |= updates.elements[updates.starts[i]! + j]!;

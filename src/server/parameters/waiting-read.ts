@@ -36,7 +36,7 @@ export function readWhenFresh<L extends RowList, T>(
   push?: () => void,
 ): T | Promise<T> {
   let answer = (): T | Promise<T> => read(list);
-  if (!parameter.clocks.isFresh(clock, parameter.phases)) {
+  if (!parameter.clocks.isFresh(clock, parameter.phases, holder)) {
     const kept = list.length === 0 ? list : keptList(parameter, list, call);
     const parked = { holder, clock, bytes: list.byteLength };
     answer = () => parameter.whenFresh(parked, () => read(kept));

@@ -13,7 +13,7 @@ test("a group of more workers than the job began with forms once the roster tell
   const outcomes: string[] = [];
   const sync = (groups: WorkerGroups, rank: number): void => {
     const waiter = { admitted: () => outcomes.push(`${rank}`), failed: ({ code }: { code: string }) => outcomes.push(`${rank} ${code}`) };
-    if (groups.ssp.sync({ ...holderOf(rank), group: 1n, version: 0, deadlineMs: 1000, waiter }) === undefined) waiter.admitted();
+    if (groups.ssp.sync({ ...holderOf(rank), group: 1n, version: 0, timeoutMs: 1000, waiter }) === undefined) waiter.admitted();
   };
   const groups = new WorkerGroups(new SimClock(), 1);
   groups.ssp.init({ ...holderOf(0), group: 1n, size: 3, tolerance: 0 });

@@ -28,6 +28,7 @@ import type { Peer } from "../../peer/peer.ts";
 import type { HeartbeatRequest } from "../../wire/control.ts";
 import { idOf, nameOf, rankOf, roleOf } from "../../wire/node-id.ts";
 import { isAwaited, type RosterEntry, type RosterView } from "../../wire/roster.ts";
+import { LET_GO_MS, SCHEDULER_BACK_MS } from "../stop-bounds.ts";
 import { standbySink } from "./log-call.ts";
 import { isClient, type Replica } from "./replica.ts";
 import type { ReplicaLog } from "./replica-log.ts";
@@ -53,15 +54,13 @@ export function checkReplication(options: {
 
 /** How long a standby may be without a link before its head tells the scheduler. */
 const LINK_GRACE_MS = 50;
-/** How long a copy that is stopped waits for the scheduler: less than a container or a launcher waits. */
-const LET_GO_MS = 2000;
-/** How long a standby that is stopped, and needed, waits until it leads: as long as a scheduler takes to come back. */
-const LEAD_MS = 10_000;
 
 export type ChainNode = {
   readonly peer: Peer;
   readonly clock: Clock;
   readonly log: Log;
+  /** Whether the job goes on when no worker is left. */
+  readonly serves: boolean;
   leave(): Promise<void>;
   close(): Promise<void>;
   /** Why it ends, if it does. */
@@ -104,12 +103,11 @@ export class ChainMember {
     const { peer } = node;
     peer.outputOf = (channel, link) =>
       isClient(channel.id) ? replica.log.holdBack(link instanceof PausableLink ? link.inner : link) : undefined;
+    peer.isMuteTo = (id) => isClient(id) && replica.log.isMute;
     replica.standbyLog.onDiverged = (error) => {
-      node.log.error("this standby cannot go on, and leaves", { reason: error.message, cause: String(error.cause) });
-      node.leave().then(
-        () => node.close(),
-        () => node.close(),
-      );
+      const cause = error.cause === undefined ? {} : { cause: reasonOf(error.cause) };
+      node.log.error("this standby cannot go on, and leaves", { reason: error.message, ...cause });
+      this.#end();
     };
     node.whenOver(() => {
       this.#isOver = true;
@@ -137,10 +135,21 @@ export class ChainMember {
     this.#tell();
   }
 
-  /** What the scheduler is to hear of the standby, with every heartbeat. */
-  standbyNews(): Pick<HeartbeatRequest, "standbyLost" | "standbyFilled"> {
-    const lost = this.#isStandbyLost ? { standbyLost: this.#standby } : {};
+  /** What the scheduler is to hear of the standby and the log, with every heartbeat. */
+  standbyNews(): Pick<HeartbeatRequest, "standbyLost" | "standbyFilled" | "heldMs"> {
+    const { heldMs } = this.#replica.log;
+    const held = heldMs === undefined ? {} : { heldMs };
+    const lost = { ...held, ...(this.#isStandbyLost ? { standbyLost: this.#standby } : {}) };
     return this.#isStandbyFilled ? { ...lost, standbyFilled: this.#standby } : lost;
+  }
+
+  /** This standby is of no use. */
+  #end(): void {
+    const node = this.#node;
+    node.leave().then(
+      () => node.close(),
+      () => node.close(),
+    );
   }
 
   /** Something has happened that `giveWay` may wait for. */
@@ -152,13 +161,15 @@ export class ChainMember {
 
   #follow(roster: RosterView, membership: Membership): void {
     const { peer, log } = this.#node;
+    const { log: replicaLog } = this.#replica;
     const rank = rankOf(peer.id);
+    replicaLog.lateMs = membership.heartbeatTimeoutMs || replicaLog.lateMs;
     if (!this.#isPlaced && roleOf(peer.id) === "standby") this.#replica.standBy();
     this.#isPlaced = true;
     if (this.#replica.isStandby) {
       const head = roster.nodes.find(({ node }) => node === idOf("server", rank));
       if (head?.token !== peer.token) {
-        const isOver = isEnding(roster) || peer.isLeaving;
+        const isOver = this.#isEnding(roster) || peer.isLeaving;
         if (head !== undefined && !isOver) this.#checkSource(head, roster.nodes.find(({ node }) => node === peer.id)?.isFilling === true);
         return;
       }
@@ -171,9 +182,8 @@ export class ChainMember {
     const standby = roster.nodes.find(({ node }) => node === idOf("standby", rank));
     if (standby === undefined) return; // a roster that came before the cluster was complete
     if (this.#replica.isLeaving) return; // one that comes now is filled by the next process of the rank
-    const { log: replicaLog } = this.#replica;
     if (standby.state !== "alive") {
-      if (replicaLog.isOn) this.#goAlone(standby, { isEnding: isEnding(roster) || peer.isLeaving });
+      if (replicaLog.isOn) this.#goAlone(standby);
       return;
     }
     const isEmpty = standby.isFilling === true;
@@ -184,7 +194,6 @@ export class ChainMember {
       if (replicaLog.isOn) this.#goAlone(standby);
     }
     this.#isStandbyFilled = false;
-    replicaLog.lateMs = membership.heartbeatTimeoutMs || replicaLog.lateMs;
     this.#standby = standby.incarnation;
     if (isEmpty) this.#fill(standby);
     else this.#sendTo(peer.dial(standby.node, standby.address, standby.incarnation));
@@ -198,7 +207,7 @@ export class ChainMember {
   async giveWay(): Promise<boolean> {
     const membership = this.#membership;
     if (membership === undefined || !this.#isUseful) return false;
-    const isKept = async (): Promise<boolean> => await membership.leave({ deadlineMs: LET_GO_MS }, { unlessNeeded: true });
+    const isKept = async (): Promise<boolean> => await membership.leave({ timeoutMs: LET_GO_MS }, { unlessNeeded: true });
     if (this.#replica.isStandby && !((await isKept()) && (await this.#leads()))) return false;
     await this.#standbySettled(membership);
     if (!this.#isUseful) return false;
@@ -215,11 +224,11 @@ export class ChainMember {
     return this.#node.failure === undefined && !this.#isOver && !this.#replica.standbyLog.hasFailed && !this.#isOrphan;
   }
 
-  /** Waits until this standby, which has taken over, has heard of it. False: it has not within LEAD_MS. */
+  /** Waits until this standby, which has taken over, has heard of it. False: it has not within SCHEDULER_BACK_MS. */
   async #leads(): Promise<boolean> {
     const { clock, log } = this.#node;
     let isLate = false;
-    const cancel = clock.after(LEAD_MS, () => {
+    const cancel = clock.after(SCHEDULER_BACK_MS, () => {
       isLate = true;
       this.#tell();
     });
@@ -240,21 +249,28 @@ export class ChainMember {
       return state === "alive" && isEmpty === true && this.#replica.log.isOn;
     };
     if (isFilling()) this.#node.log.info("leaving as soon as the standby has everything");
-    while (isFilling() && !isEnding(membership.roster) && this.#isUseful) await this.#news.promise;
+    while (isFilling() && !this.#isEnding(membership.roster) && this.#isUseful) await this.#news.promise;
   }
 
   /** The standby was given up: nothing waits for it any more. */
-  #goAlone({ node, incarnation, state }: RosterEntry, { isEnding: isOver = false }: { readonly isEnding?: boolean } = {}): void {
-    const { peer, log } = this.#node;
-    const hadNone = incarnation === 0 || this.#standby === 0; // of this process
+  #goAlone(standby: RosterEntry): void {
+    const { node } = standby;
+    const { peer, clock, log } = this.#node;
+    const hadNone = standby.incarnation === 0 || this.#standby === 0; // of this process
     if (hadNone) log.info("there is no standby yet", { node: nameOf(node) });
-    else if (isOver && state === "left") log.debug("the standby has left: the job ends", { node: nameOf(node) });
-    else log.warn("the standby is gone: going on without one", { node: nameOf(node) });
+    else clock.after(0, () => this.#logAlone(standby)); // The answer before this roster may have ended the job.
     this.#isStandbyFilled = false;
     this.#replica.endFill();
     this.#replica.log.stop();
     const channel = peer.channel(node);
     if (channel !== undefined) peer.drop(channel, nodeDeadError(node, "left"));
+  }
+
+  #logAlone({ node, state }: RosterEntry): void {
+    const { peer, log } = this.#node;
+    const isOver = peer.isLeaving || (this.#membership !== undefined && this.#isEnding(this.#membership.roster));
+    if (isOver && state === "left") log.debug("the standby has left: the job ends", { node: nameOf(node) });
+    else log.warn("the standby is gone: going on without one", { node: nameOf(node) });
   }
 
   /** A standby has come that has nothing (docs/decisions/0068). */
@@ -304,6 +320,11 @@ export class ChainMember {
     const isGone = isFilling ? state !== "alive" || incarnation !== this.#filledBy : isAwaitingFill && !isAwaited(head);
     if (!isGone || this.#isOrphan) return;
     this.#isOrphan = true;
+    if (state === "left") {
+      this.#node.log.info(`${nameOf(node)} has left: this standby, which had not everything yet, leaves too`);
+      this.#end();
+      return;
+    }
     this.#replica.standbyLog.onDiverged(new WeighbridgeError("NODE_DEAD", `${nameOf(node)} is gone, and had not given it everything`));
   }
 
@@ -349,9 +370,9 @@ export class ChainMember {
     this.#isStandbyLost = true;
     this.#membership?.beatNow();
   }
-}
 
-/** Whether nobody works any more. */
-function isEnding({ nodes }: RosterView): boolean {
-  return nodes.every(({ role, state }) => role !== "worker" || state === "left");
+  /** Whether nobody works any more, in a job that ends with its workers. */
+  #isEnding({ nodes }: RosterView): boolean {
+    return !this.#node.serves && nodes.every(({ role, state }) => role !== "worker" || state === "left");
+  }
 }

@@ -164,5 +164,6 @@ export function readLog(header: FrameHeader, bytes: Uint8Array, at: number, log:
 /** Answers a LOG at once, while it is being handled: this standby has all entries up to this one. */
 export function acknowledgeLog(channel: Channel, header: FrameHeader, applied: number): void {
   number[0] = applied;
-  channel.answerNow(header, numberBytes, 0, ANSWER_BYTES);
+  channel.answerCopy(header, numberBytes, 0, ANSWER_BYTES);
+  channel.flush();
 }

@@ -21,7 +21,9 @@
 //   PlannedStop.P6. While parts come or go a server that is stopped waits until they are where they belong. It takes
 //       part in no other change from then on (PREPARE is refused), so none comes while its state is written.
 //   PlannedStop.P7. A server that has saved its state serves until the scheduler has heard that it returns, also from a
-//       scheduler that was away, for RETURN_DEADLINE_MS at most: workers that nobody tells take it for dead.
+//       scheduler that was away, for SCHEDULER_BACK_MS at most: workers that nobody tells take it for dead.
+//   PlannedStop.P8. A stop that was cut off, before its log had the whole state, keeps no server from starting: that
+//       begins without it, with a checkpoint if it is to have one.
 
 import { reasonOf, unsupported } from "../../base/errors.ts";
 import type { Log } from "../../base/log.ts";
@@ -36,12 +38,16 @@ export type PlannedStopFiles = {
   readonly logOf: (rank: number) => Promise<DurableLog>;
   /** What a process before has left for this one. */
   readonly found?: DurableLog | undefined;
+  /** Keeps that for people, once it is closed, with a warning. */
+  readonly setAside?: (() => Promise<void>) | undefined;
 };
 
 export type PlannedStopOptions = PlannedStopFiles & {
   readonly log: Log;
   readonly replica: Replica;
   readonly plugIns: readonly PlugInModule[];
+  /** Whether the job goes on when no worker is left. */
+  readonly serves: () => boolean;
   /** What beside plug-ins keeps the state from being saved now; "": nothing. */
   readonly problem: () => string;
 };
@@ -60,12 +66,14 @@ export class PlannedStop {
   }
 
   /**
-   * Repeats what a process before has left. Throws ABORTED if its stop was not finished, and what DurableLog.open
-   * throws.
+   * Repeats what a process before has left, or sets it aside (PlannedStop.P8). Throws what DurableLog.open throws, and
+   * what `setAside` does.
    */
   async open(): Promise<void> {
-    const { found, replica } = this.#options;
-    if (found !== undefined) await replica.openStopped(found);
+    const { found, replica, setAside } = this.#options;
+    if (found === undefined || (await replica.openStopped(found))) return;
+    await found.close();
+    await setAside?.();
   }
 
   /** The state that was found is served from now on. */
@@ -77,8 +85,8 @@ export class PlannedStop {
    * Leaves the state of this server for the next process. Never throws: what went wrong is logged, and nothing is left.
    */
   async save(identity: ServerIdentity, rank: number): Promise<void> {
-    const { log, replica, logOf } = this.#options;
-    if (this.#saved !== undefined || !hasWorkers(identity.roster)) return;
+    const { log, replica, logOf, serves } = this.#options;
+    if (this.#saved !== undefined || !(serves() || hasWorkers(identity.roster))) return;
     let durable: DurableLog | undefined;
     try {
       this.#checkRepeatable();

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { SILENT_LOG } from "../../base/log.ts";
 import { Arena } from "../../kernel/arena.ts";
 import { SimClock } from "../../testing/sim-clock.ts";
+import { StallingClock } from "../../testing/stalling-clock.ts";
 import { StubLink } from "../../testing/stub-link.ts";
 import { EntryKind } from "./log-entry.ts";
 import { LogPages } from "./log-pages.ts";
@@ -35,6 +36,7 @@ class SlowSink implements LogSink {
 
 class Stage {
   readonly clock: SimClock = new SimClock();
+  readonly machine: StallingClock = new StallingClock(this.clock);
   readonly sink: SlowSink = new SlowSink();
   readonly link: StubLink = new StubLink();
   readonly log: ReplicaLog;
@@ -42,7 +44,7 @@ class Stage {
   constructor() {
     const arena = new Arena({ bytesMax: 2 ** 20 });
     const kernels = { copy: () => assert.fail("texts are not copied by kernels") };
-    this.log = new ReplicaLog({ clock: this.clock, log: SILENT_LOG, keptBytesMax: KEPT_BYTES_MAX }, new LogPages({ arena, kernels }));
+    this.log = new ReplicaLog({ clock: this.machine, log: SILENT_LOG, keptBytesMax: KEPT_BYTES_MAX }, new LogPages({ arena, kernels }));
   }
 
   /** Entries of one turn. */
@@ -150,4 +152,17 @@ test("a log that is stopped or closed while entries are not acknowledged leaves 
   await append(1);
   await clock.advance(log.lateMs);
   assert.equal(clock.pendingCount, 0, "also by whoever hears that it is late");
+});
+
+test("a machine that stood still takes no standby for late that stood still with it; one that does not answer is (ReplicaLog.L3)", async () => {
+  const { log, sink, append, clock, machine } = new Stage();
+  let lateCount = 0;
+  log.onLate = () => lateCount++;
+  log.sendTo(sink);
+  await append(1);
+  machine.stall(10 * log.lateMs);
+  await clock.advance(0.8 * log.lateMs);
+  assert.equal(lateCount, 0);
+  await clock.advance(0.2 * log.lateMs);
+  assert.equal(lateCount, 1);
 });

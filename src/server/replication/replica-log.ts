@@ -11,6 +11,8 @@
 //   ReplicaLog.I8. What is kept for the standby is bounded: links that bring more are not read until it has caught up.
 //   ReplicaLog.L1. Without a sink nothing is kept and nothing waits. Only the scheduler says that there is no standby.
 //   ReplicaLog.L2. Nothing waits for a standby that is being filled, until it has all but what is under way (fill.ts).
+//   ReplicaLog.L3. A sink's silence is counted in ticks, after the input that has arrived: a machine that stood still,
+//       or a head that was held up, takes no standby for late (LinkMonitor.A1).
 
 import { assert } from "../../base/assert.ts";
 import type { CancelTimer, Clock } from "../../base/clock.ts";
@@ -30,8 +32,13 @@ import { pack } from "./packed-body.ts";
 /** ReplicaLog.I8 */
 const KEPT_BYTES_MAX = 64 * 1024 * 1024;
 
+/** How often a head says why it holds its answers back, as long as it does. */
+const REMINDER_MS = 60_000;
+
 /** A standby that answers nothing for this long, where heartbeats say nothing else. */
 const LATE_MS = 5000;
+/** The precision with which that is noticed (ReplicaLog.L3). */
+const TICKS_PER_LATE = 10;
 
 export type ReplicaLogOptions = { readonly clock: Clock; readonly log: Log; readonly keptBytesMax?: number | undefined };
 
@@ -70,9 +77,15 @@ export class ReplicaLog {
   /** Whether the handler of the last request runs: its entry may be taken back. */
   #isBeingHandled = false;
   #isWatched = false;
+  /** Another one once the last tick is not to come any more. */
+  #watchNumber = 0;
   #cancelWatch: CancelTimer = () => {};
   /** When the sink acknowledged something last, or had nothing to acknowledge. */
   #heardAtMs = 0;
+  /** How many ticks ago that was. */
+  #silentTicks = 0;
+  /** When the reason was logged last for which nothing is acknowledged; undefined: not since the last that was. */
+  #remindedAtMs: number | undefined;
   #isClosed = false;
   /** Those who wait for a position, in its order. */
   readonly #committing: { readonly position: number; readonly committed: Deferred<void> }[] = [];
@@ -109,6 +122,18 @@ export class ReplicaLog {
   /** Calls `run` once, when the sink has all entries that are there now. One waits at a time. */
   whenAcknowledged(run: () => void): void {
     this.#reached = { position: this.position, run };
+  }
+
+  /** Whether this head has held its answers back for so long that others find it silent, and it them. */
+  get isMute(): boolean {
+    return this.heldMs !== undefined;
+  }
+
+  /** For how long; undefined: not at all, or not for so long. */
+  get heldMs(): number | undefined {
+    const isHeld = this.isOn && this.holdsBack && this.acknowledged < this.position;
+    const heldMs = Math.round(this.#options.clock.nowMs() - this.#heardAtMs);
+    return isHeld && heldMs >= this.lateMs / 2 ? heldMs : undefined;
   }
 
   /** Resolves when nobody can take back what was done up to now; undefined: nobody can (ReplicaLog.I1). */
@@ -228,7 +253,7 @@ export class ReplicaLog {
     if (page === undefined) return;
     this.#page = undefined;
     const first = this.position - page.count + 1;
-    if (this.acknowledged === first - 1) this.#heardAtMs = this.#options.clock.nowMs(); // nothing was awaited so far
+    if (this.acknowledged === first - 1) this.#heardNow(); // nothing was awaited so far
     if (!this.#isWatched) this.#watch();
     this.#keptBytes += page.length;
     this.byteCount += page.length;
@@ -241,18 +266,27 @@ export class ReplicaLog {
     const { clock } = this.#options;
     this.#isWatched = this.isOn && !this.#isClosed && this.acknowledged < this.position;
     if (!this.#isWatched) return;
-    const leftMs = this.#heardAtMs + this.lateMs - clock.nowMs();
-    if (leftMs <= 0) {
-      this.#heardAtMs = clock.nowMs();
+    const watch = ++this.#watchNumber;
+    this.#cancelWatch = clock.after(this.lateMs / TICKS_PER_LATE, () => {
+      clock.afterInput(() => {
+        if (this.#watchNumber === watch) this.#tick();
+      });
+    });
+  }
+
+  /** ReplicaLog.L3 */
+  #tick(): void {
+    if (this.acknowledged < this.position && ++this.#silentTicks % TICKS_PER_LATE === 0) {
+      if (this.#silentTicks > TICKS_PER_LATE) this.#remind("it does not answer");
       this.onLate();
-      if (!this.#isWatched) return; // it was stopped for that
     }
-    this.#cancelWatch = clock.after(leftMs <= 0 ? this.lateMs : leftMs, () => this.#watch());
+    if (this.#isWatched) this.#watch(); // else it was stopped for that
   }
 
   /** Nothing is waited for any more: no timer keeps the process of a server that has ended. */
   #endWatch(): void {
     this.#cancelWatch();
+    this.#watchNumber++;
     this.#isWatched = false;
   }
 
@@ -270,7 +304,7 @@ export class ReplicaLog {
         },
         failed: (error) => {
           this.#pages.drop(page); // what is left of a write to it may still leave
-          if (this.#sink === sink && !this.#isClosed) this.#refused(sink, error);
+          if (this.#sink === sink && !this.#isClosed) this.#refused(error);
         },
       },
     );
@@ -278,24 +312,40 @@ export class ReplicaLog {
 
   /** The standby may have what this head has not: the scheduler is asked to give it up. */
   giveUp(error: WeighbridgeError): void {
-    if (this.#sink !== undefined) this.#refused(this.#sink, error);
+    if (this.#sink !== undefined) this.#refused(error);
   }
 
   /** The scheduler decides what follows; until then what waits goes on waiting. */
-  #refused(sink: LogSink, error: unknown): void {
+  #refused(error: unknown): void {
     if (isWeighbridgeError(error, "FENCED")) {
       this.onReplaced(error);
       return;
     }
-    this.#options.log.warn(`${sink.name} does not take the log`, { reason: reasonOf(error) });
+    this.#remind(reasonOf(error));
     this.onRefused(error);
+  }
+
+  #heardNow(): void {
+    this.#heardAtMs = this.#options.clock.nowMs();
+    this.#silentTicks = 0;
+    this.#remindedAtMs = undefined;
+  }
+
+  /** Says why nothing is acknowledged, now and again. */
+  #remind(reason: string): void {
+    const { clock, log } = this.#options;
+    const nowMs = clock.nowMs();
+    if (this.#sink === undefined || nowMs - (this.#remindedAtMs ?? -Infinity) < REMINDER_MS) return;
+    this.#remindedAtMs = nowMs;
+    const heldMs = this.holdsBack ? { heldMs: Math.round(nowMs - this.#heardAtMs) } : {};
+    log.warn(`${this.#sink.name} does not take the log${this.holdsBack ? ", and answers wait for it" : ""}`, { reason, ...heldMs });
   }
 
   #acknowledge(applied: number): void {
     if (applied <= this.acknowledged) return;
     assert(applied <= this.position, "a sink has a prefix of the log");
     this.acknowledged = applied;
-    this.#heardAtMs = this.#options.clock.nowMs();
+    this.#heardNow();
     this.onAcknowledged();
     this.#release();
     const reached = this.#reached;

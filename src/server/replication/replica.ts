@@ -187,12 +187,15 @@ export class Replica {
     this.log.sendTo(diskSink(durable));
   }
 
-  /** Repeats what a process before left when it was stopped (PlannedStop.open). */
-  async openStopped(left: DurableLog): Promise<void> {
+  /**
+   * Repeats what a process before left when it was stopped (PlannedStop.open). False: its stop was not finished, and
+   * nothing was repeated.
+   */
+  async openStopped(left: DurableLog): Promise<boolean> {
     await this.#repeatAll(left);
-    if (this.repeater.identity === undefined || this.repeater.isFilling)
-      throw new WeighbridgeError("ABORTED", "the stop of the server before this one was not finished");
+    if (this.repeater.identity === undefined) return false;
     this.log.goOnAfter(this.repeater.applied);
+    return true;
   }
 
   /** Throws what DurableLog.open throws. */

@@ -59,9 +59,9 @@ class Stage {
 
   constructor() {
     this.log.onDiverged = () => this.steps.push("leave");
-    const answerNow: Channel["answerNow"] = (_label, source, from) =>
+    const answerCopy: Channel["answerCopy"] = (_label, source, from) =>
       this.steps.push(`acknowledge ${new DataView(source.buffer, source.byteOffset).getFloat64(from, true)}`);
-    this.#channel = { id: HEAD, incarnation: 1, answerNow } as unknown as Channel;
+    this.#channel = { id: HEAD, incarnation: 1, answerCopy, flush: () => {} } as unknown as Channel;
   }
 
   repeat(first: number, _bytes: Uint8Array, _at: number, byteCount: number): void {

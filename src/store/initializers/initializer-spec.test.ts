@@ -3,8 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
+import { throwsCode } from "../../testing/throws-code.ts";
 import { drawOf, fansOf } from "./initializer-draw.ts";
-import { type InitializerSpec, resolveInitializer } from "./initializer-spec.ts";
+import { decodeInitializer, type InitializerSpec, resolveInitializer } from "./initializer-spec.ts";
 
 test("fields that are left out have their defaults", () => {
   assert.deepEqual(resolveInitializer({ type: "constant" }), { type: "constant", value: 0 });
@@ -33,6 +34,32 @@ test("Xavier and He become draws of the known width", () => {
   assert.ok(xavier.kind === "uniform" && Math.abs(xavier.high - bound) < 1e-15 && xavier.low === -xavier.high);
   assert.deepEqual(drawOf(resolveInitializer({ type: "he" }), [10, 50]), { kind: "normal", mean: 0, std: 0.2 });
   assert.deepEqual(drawOf(resolveInitializer({ type: "xavier", gain: 0 }), [10, 50]), { kind: "constant", value: 0 });
+});
+
+test("a fan that is given takes the place of the shape's, and leaves no trace in what servers get", () => {
+  const drawn = (spec: InitializerSpec, shape: readonly number[]) => drawOf(resolveInitializer(spec), shape);
+  for (const distribution of ["uniform", "normal", "truncatedNormal"] as const) {
+    const [he, xavier] = [{ type: "he", distribution, seed: 3 } as const, { type: "xavier", distribution, gain: 2, seed: 3 } as const];
+    assert.deepEqual(drawn({ ...he, fanIn: 784 }, [784, 128]), drawn(he, [128, 784]));
+    assert.deepEqual(drawn({ ...he, fan: "out", fanOut: 128 }, [784, 128]), drawn({ ...he, fan: "out" }, [128, 784]));
+    assert.deepEqual(drawn({ ...xavier, fanIn: 36, fanOut: 72 }, [3, 3, 4, 8]), drawn(xavier, [8, 4, 3, 3]));
+    assert.deepEqual(
+      resolveInitializer(decodeInitializer(resolveInitializer({ ...he, fanIn: 5 }), "init")),
+      resolveInitializer({ ...he, fanIn: 5 }),
+    );
+    assert.equal((resolveInitializer({ ...he, fanIn: 5 }) as { seed?: number }).seed, 3);
+  }
+  assert.deepEqual(resolveInitializer({ type: "he", fanIn: 200 }), { type: "normal", mean: 0, std: 0.1, seed: 0 });
+});
+
+test("a fan that would not be read, or is no count, is refused; so is one on the wire", () => {
+  const refused = (spec: unknown, message: RegExp): void =>
+    assert.throws(() => resolveInitializer(spec as InitializerSpec), throwsCode("BAD_ARGUMENT", message));
+  refused({ type: "xavier", fanIn: 5 }, /^init: xavier needs both fanIn and fanOut, or neither$/);
+  refused({ type: "he", fanOut: 5 }, /^init: he with fan "in" reads fanIn, not fanOut$/);
+  refused({ type: "he", fanIn: 0 }, /^init\.fanIn: expected a whole number from 1 up, not 0$/);
+  refused({ type: "normal", fanIn: 5 }, /^init\.fanIn: there is no such field/);
+  assert.throws(() => decodeInitializer({ type: "he", fanIn: 5 }, "init"), throwsCode("BAD_ARGUMENT", /^init\.fanIn/));
 });
 
 test("a wrong spec is refused with the field, what was expected and what was found", () => {

@@ -10,15 +10,15 @@ import { SparseRows, sparseElements } from "./sparse-rows.ts";
 type RowTypeOfEach = { readonly [E in RowElement]: PsRowType<E> };
 
 /** Numbers side by side, which add up; integers wrap around. Kernels do the same with rows of f32. */
-function numbers<E extends RowElement>(element: E): PsRowType<E> {
-  return { kind: "rowType", name: element, version: 1, deterministic: true, element, elements: (dim) => dim, add: addRows, apply: addRows };
+function numbers<E extends RowElement>(dtype: E): PsRowType<E> {
+  return { kind: "rowType", name: dtype, version: 1, deterministic: true, dtype, elements: (dim) => dim, add: addRows, apply: addRows };
 }
 
 function identityOf<E extends RowElement>(
   kind: string,
-  element: E,
-): { readonly name: string; readonly version: number; readonly deterministic: boolean; readonly element: E } {
-  return { name: `${kind}.${element}`, version: 1, deterministic: true, element };
+  dtype: E,
+): { readonly name: string; readonly version: number; readonly deterministic: boolean; readonly dtype: E } {
+  return { name: `${kind}.${dtype}`, version: 1, deterministic: true, dtype };
 }
 
 /** Rows stand by column or by weight, updates by column. */

@@ -79,7 +79,7 @@ export class ColumnUpdates<E extends RowElement> {
 
 export type ColumnRowTypeOptions<E extends RowElement> = PlugInIdentity & {
   readonly updates: ColumnUpdates<E>;
-  readonly element: E;
+  readonly dtype: E;
   elements(dim: number): number;
   /** Writes what a new row begins with over zeros. */
   zero?: ((row: RowPlace<E>) => void) | undefined;
@@ -89,8 +89,8 @@ export type ColumnRowTypeOptions<E extends RowElement> = PlugInIdentity & {
 
 /** As servers have it. */
 export function columnRowType<E extends RowElement>({ updates, zero, save, load, ...rest }: ColumnRowTypeOptions<E>): PsRowType<E> {
-  const { element, elements } = rest;
-  const { Array: Elements, bytes } = ROW_ELEMENTS[element];
+  const { dtype, elements } = rest;
+  const { Array: Elements, bytes } = ROW_ELEMENTS[dtype];
   const make = (dim: number): RowArray<E> => {
     const cells = new Elements(new ArrayBuffer(elements(dim) * bytes)) as RowArray<E>;
     zero?.({ cells, start: 0, length: cells.length });

@@ -16,6 +16,7 @@ import { badArgument, showValue } from "../../base/errors.ts";
 import { ELEMENT_LIST, ELEMENT_NAMES, isRowElement, type RowArray, type RowElement, type RowSpans } from "../../kernel/row-element.ts";
 import { checkMembers, checkPlugIn, type PlugInIdentity } from "../plug-in-identity.ts";
 
+/** How a row type is described. */
 export type PsRowTypeOptions<E extends RowElement> = {
   /** Names it to the servers. Unique within a server. */
   readonly name: string;
@@ -24,7 +25,7 @@ export type PsRowTypeOptions<E extends RowElement> = {
   /** Promises that equal rows and updates give equal bits, on every server (PlugIn.P1). */
   readonly deterministic: boolean;
   /** What its rows are made of. */
-  readonly element: E;
+  readonly dtype: E;
   /** How many of those a row has in a table of this `dim`. Defaults to `dim`. */
   elements?(dim: number): number;
   /** What a new row begins with (RowType.R3). Left out, the initializer says it. */
@@ -37,46 +38,76 @@ export type PsRowTypeOptions<E extends RowElement> = {
   encode?(rows: RowSpans<E>, out: RowSpans<E>): void;
   /** Makes rows of what a pull would carry of them: what `assign` does. Defaults to a copy. */
   decode?(rows: RowSpans<E>, from: RowSpans<E>): void;
-  /** As of an updater (ps-updater.ts), for the column `values`. */
+  /** As `save` of an updater, for the column `values`. */
   save?(saved: SavedColumns<E>): void;
+  /** Makes rows of this version of what an earlier `version` saved. */
   load?(saved: SavedColumns<E>, version: number): void;
 };
 
-/** What psRowType made: the `rowType` of an embedding. */
+/** What psRowType made: the `dtype` of an embedding. */
 export type PsRowType<E extends RowElement = RowElement> = PlugInIdentity & {
   readonly kind: "rowType";
-  readonly element: E;
+  /** What its rows are made of. */
+  readonly dtype: E;
+  /** @internal */
   elements(dim: number): number;
+  /** @internal */
   make?(dim: number): RowArray<E>;
+  /** @internal */
   add(sums: RowSpans<E>, updates: RowSpans<E>): void;
+  /** @internal */
   apply(rows: RowSpans<E>, updates: RowSpans<E>): void;
+  /** @internal */
   encode?(rows: RowSpans<E>, out: RowSpans<E>): void;
+  /** @internal */
   decode?(rows: RowSpans<E>, from: RowSpans<E>): void;
+  /** @internal */
   save?(saved: SavedColumns<E>): void;
+  /** @internal */
   load?(saved: SavedColumns<E>, version: number): void;
 };
 
 const OURS = new RegExp(`^((sparse|sorted|multiplicative)\\.)?(${ELEMENT_NAMES.join("|")})$`); // built-in-row-types.ts
 const MEMBERS = ["elements", "make", "add", "apply", "encode", "decode", "save", "load"] as const;
-const OPTION_NAMES = ["name", "version", "deterministic", "element", ...MEMBERS] as const;
+const OPTION_NAMES = ["name", "version", "deterministic", "dtype", ...MEMBERS] as const;
 
-/** Throws BAD_ARGUMENT. */
+/**
+ * Makes a row type: how rows of a table are laid out, made, added to, encoded and decoded. Workers and servers load the
+ * module that exports it. Throws BAD_ARGUMENT.
+ *
+ * @example
+ * ```ts
+ * // Rows of bits: a push sets bits, and none is ever cleared.
+ * export const bits = psRowType({
+ *   name: "bits",
+ *   version: 1,
+ *   deterministic: true,
+ *   dtype: "i32",
+ *   add(sums, updates) {
+ *     for (let i = 0; i < sums.count; i++)
+ *       for (let j = 0; j < sums.width; j++)
+ *         sums.elements[sums.starts[i]! + j]! |= updates.elements[updates.starts[i]! + j]!;
+ *   },
+ * });
+ * const seen = await session.embedding("seen", { dim: 4, dtype: bits, optimizer: "sum" });
+ * ```
+ */
 export function psRowType<const E extends RowElement>(options: PsRowTypeOptions<E>): PsRowType<E> {
   checkPlugIn("a row type", options, OPTION_NAMES);
-  const { name, element, elements = (dim) => dim, apply = options.add, ...rest } = options;
+  const { name, dtype, elements = (dim) => dim, apply = options.add, ...rest } = options;
   checkMembers(name, options, MEMBERS, ["add"]);
   if (OURS.test(name)) throw badArgument(`a row type of one's own is not called ${name}: that is one of ours`);
-  checkElement(name, element);
-  return { ...rest, kind: "rowType", name, element, elements, apply };
+  checkElement(name, dtype);
+  return { ...rest, kind: "rowType", name, dtype, elements, apply };
 }
 
 /** Throws BAD_ARGUMENT, about `subject`, unless rows can be made of it. */
 export function checkElement<E extends RowElement>(subject: string, element: E): E {
   if (isRowElement(element)) return element;
-  throw badArgument(`${subject}: element is one of ${ELEMENT_LIST}, not ${showValue(element)}`);
+  throw badArgument(`${subject}: rows must be of ${ELEMENT_LIST}, got ${showValue(element)}`);
 }
 
-/** Rows of a parameter with what its updater keeps beside the values. */
+/** Rows of a parameter with what its updater keeps for each. */
 export type RowsInHand<E extends RowElement = RowElement> = RowSpans<E> & {
   /** By the updater's names for its columns: where in `elements` that of each row begins. */
   readonly columns: Readonly<Record<string, Uint32Array>>;
@@ -84,6 +115,7 @@ export type RowsInHand<E extends RowElement = RowElement> = RowSpans<E> & {
 
 /** Columns of rows on their way into a checkpoint or out of it: row i of each is the same row, side by side. */
 export type SavedColumns<E extends RowElement = RowElement> = {
+  /** How many rows there are. */
   readonly count: number;
   /** `values`, and the updater's columns by their names. */
   readonly columns: Readonly<Record<string, RowArray<E>>>;

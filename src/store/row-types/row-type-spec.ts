@@ -1,15 +1,17 @@
 // row-type-spec — the row type of a table as its spec has it: the name of one of ours, or what a user's own says of
 // itself, so that every node knows how long a row is without loading it. Left out, rows are of f32.
 
-import { badArgument, isWeighbridgeError, reasonAndSite, showValue, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, isWeighbridgeError, reasonAndSite, showValue, unsupported, WeighbridgeError } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest-name.ts";
 import { WORD_BYTES } from "../../kernel/elements.ts";
 import { ELEMENT_NAMES, isRowElement, ROW_ELEMENTS, type RowElement } from "../../kernel/row-element.ts";
 import { type Check, count, object, oneOf, shortText } from "../../wire/json-body.ts";
+import type { OptimizerName } from "../updaters/optimizer-spec.ts";
 import type { PsRowType } from "./ps-row-type.ts";
 
-/** A user's own, by what it says of itself for the table's dim. */
+/** A row type of a user's own: its name, its version, and what a row is made of. */
 export type UserRowType = { readonly name: string; readonly version: number; readonly element: RowElement; readonly elements: number };
+/** What the rows of a table are, as servers have it: another element than f32, or a user's row type. */
 export type RowTypeSpec = PlainElement | UserRowType;
 
 /** What has rows of some type: the spec of a table. */
@@ -24,13 +26,46 @@ export function isPsRowType(value: unknown): value is PsRowType {
   return typeof value === "object" && value !== null && "add" in value && "kind" in value && value.kind === "rowType";
 }
 
-/** Of an embedding's option. Throws BAD_ARGUMENT; HANDLER_FAILED where a user's row type throws. */
-export function rowTypeSpec(rowType: RowElement | PsRowType | undefined, dim: number, subject: string): RowTypeSpec | undefined {
-  if (rowType === undefined || rowType === "f32") return undefined;
-  if (isRowElement(rowType)) return rowType;
-  if (isPsRowType(rowType)) return { ...identityOf(rowType), elements: sizedBy(rowType, dim, subject) };
+/** What a user says that rows of an embedding are made of. */
+type Dtype = RowElement | PsRowType | undefined;
+
+/** Throws BAD_ARGUMENT. */
+export function checkDtype(dtype: Dtype, subject: string): void {
+  if (dtype === undefined || isRowElement(dtype) || isPsRowType(dtype)) return;
   const expected = `one of ${ELEMENT_NAMES.join(", ")}, or what psRowType() made`;
-  throw badArgument(`${subject}: rowType is ${expected}, not ${showValue(rowType)}${didYouMean(rowType, ELEMENT_NAMES)}`);
+  throw badArgument(`${subject}: dtype must be ${expected}, got ${showValue(dtype)}${didYouMean(dtype, ELEMENT_NAMES)}`);
+}
+
+/** Of an embedding's option. Throws BAD_ARGUMENT; HANDLER_FAILED where a user's row type throws. */
+export function rowTypeSpec(dtype: Dtype, dim: number, subject: string): RowTypeSpec | undefined {
+  checkDtype(dtype, subject);
+  if (dtype === undefined || dtype === "f32") return undefined;
+  return typeof dtype === "string" ? dtype : { ...identityOf(dtype), elements: sizedBy(dtype, dim, subject) };
+}
+
+/**
+ * Throws SPEC_MISMATCH unless the rows of a table that is there are of this dtype; UNSUPPORTED, without one, for rows
+ * of a user's own type, which this process then does not have.
+ */
+export function checkOpened({ name, ...rows }: Rows & { readonly name: string }, dtype: Dtype): void {
+  const what = `embedding ${JSON.stringify(name)} has rows of ${describedRowType(rows.rowType)}`;
+  if (dtype === undefined) {
+    if (typeof rows.rowType === "object") throw unsupported(`${what}: open it with dtype: what psRowType() made of that name`);
+    return;
+  }
+  const wanted = rowTypeSpec(dtype, rows.width, name);
+  if (!isSameRowType(wanted, rows.rowType))
+    throw new WeighbridgeError("SPEC_MISMATCH", `${what}, and was opened with dtype ${describedRowType(wanted)}`);
+}
+
+function isSameRowType(one: RowTypeSpec | undefined, other: RowTypeSpec | undefined): boolean {
+  if (typeof one !== "object" || typeof other !== "object") return one === other;
+  return (["name", "version", "element", "elements"] as const).every((field) => one[field] === other[field]);
+}
+
+function describedRowType(rowType: RowTypeSpec | undefined): string {
+  if (typeof rowType !== "object") return rowType ?? "f32";
+  return `${rowType.name} version ${rowType.version} (${rowType.elements} × ${rowType.element})`;
 }
 
 /** How many elements a row has. Throws BAD_ARGUMENT for what is no number of elements. */
@@ -50,8 +85,8 @@ function sizedBy(rowType: PsRowType, dim: number, subject: string): number {
   }
 }
 
-function identityOf({ name, version, element }: PsRowType): Omit<UserRowType, "elements"> {
-  return { name, version, element };
+function identityOf({ name, version, dtype }: PsRowType): Omit<UserRowType, "elements"> {
+  return { name, version, element: dtype };
 }
 
 const ownFields = object({ name: shortText(NAME_LENGTH_MAX), version: count, element: oneOf(...ELEMENT_NAMES), elements: count });
@@ -95,10 +130,11 @@ export const PLAIN_OPTIMIZERS: Readonly<Record<"min" | "max", readonly PlainElem
   ...{ adagrad: F64, rmsprop: F64, adam: F64, adamW: F64, ftrl: F64 },
 };
 
-/** Which of our optimizers a table of such rows can have, beside those of users. */
-function optimizersOf(rowType: RowTypeSpec): readonly string[] {
+/** Which of our optimizers a table of such rows can have; undefined: all. */
+export function tableOptimizers(rowType: RowTypeSpec | undefined): readonly OptimizerName[] | undefined {
+  if (rowType === undefined) return undefined;
   const plain = Object.entries<readonly RowTypeSpec[]>(PLAIN_OPTIMIZERS).filter(([, elements]) => elements.includes(rowType));
-  return ["sum", "assign", ...plain.map(([type]) => type)];
+  return ["sum", "assign", ...plain.map(([type]) => type as OptimizerName)];
 }
 
 type CheckedTable = Rows & {
@@ -124,7 +160,7 @@ export function checkRowType(table: CheckedTable): void {
   if (![link?.push ?? "f32", link?.pull ?? "f32"].every((codec) => codec === "f32" || codec === "packed"))
     throw refuse(`a link encodes f32, and these are ${rows}: they are pushed and pulled as they are, or "packed"`);
   if (versions) throw refuse(`versions are for caches, which hold rows of f32, and these are ${rows}`);
-  const known = optimizersOf(rowType);
+  const known: readonly string[] = tableOptimizers(rowType) ?? [];
   const there = `there are ${known.join(", ")}, or an updater of your own${didYouMean(optimizer.type, known)}`;
   if (!["custom", ...known].includes(optimizer.type)) throw refuse(`optimizer ${optimizer.type} is not for ${rows}; ${there}`);
   for (const clip of ["clipValue", "clipNorm"] as const)

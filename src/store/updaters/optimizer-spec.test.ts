@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError } from "../../base/errors.ts";
 import { throwsCode } from "../../testing/throws-code.ts";
-import { type OptimizerSpec, resolveOptimizer } from "./optimizer-spec.ts";
+import { decodeOptimizer, type OptimizerSpec, resolveOptimizer } from "./optimizer-spec.ts";
 import { type PsUpdater, psUpdater } from "./ps-updater.ts";
 
 function refusal(spec: unknown): string {
@@ -45,8 +45,21 @@ test("a bare type has PyTorch's defaults", () => {
   assert.equal(resolveOptimizer({ type: "rmsprop" }).alpha, 0.99);
 });
 
-test("none is another word for sum", () => {
-  assert.deepEqual(resolveOptimizer({ type: "none" }), resolveOptimizer({ type: "sum" }));
+test("a bare name stands for the optimizer with its defaults", () => {
+  for (const type of ["sum", "max", "adam", "rowWiseAdagrad"] as const)
+    assert.deepEqual(resolveOptimizer(type), resolveOptimizer({ type }));
+  assert.match(refusal("adma"), /^optimizer: expected one of sum, .*, not "adma"; did you mean adam\?$/);
+  assert.match(refusal("custom"), /^optimizer: expected one of sum,/);
+});
+
+test("none is called sum, on the wire alone; there an optimizer is never a bare name", () => {
+  assert.equal(refusal({ type: "none" }), 'optimizer.type: "none" is now called "sum"');
+  assert.equal(refusal("none"), 'optimizer: "none" is now called "sum"');
+  assert.deepEqual(decodeOptimizer({ type: "none" }, "optimizer"), resolveOptimizer("sum"));
+  assert.throws(
+    () => decodeOptimizer("sum", "optimizer"),
+    throwsCode("BAD_ARGUMENT", /^optimizer: expected an object with a type, not "sum"$/),
+  );
 });
 
 test("equal specs have equal JSON, in whatever order they were written, and resolving twice changes nothing", () => {
@@ -60,8 +73,8 @@ test("equal specs have equal JSON, in whatever order they were written, and reso
 });
 
 test("a wrong spec is refused with the field, what was expected and what was found", () => {
-  assert.match(refusal(undefined), /^optimizer: expected an object with a type, not undefined$/);
-  assert.match(refusal("adam"), /^optimizer: expected an object/);
+  assert.match(refusal(undefined), /^optimizer: expected the name of an optimizer, or an object with a type, not undefined$/);
+  assert.match(refusal(5), /^optimizer: expected the name of an optimizer, or an object/);
   assert.match(refusal({ type: "adan" }), /^optimizer\.type: expected one of sum, .*adam.*, not "adan"; did you mean adam\?$/);
   assert.match(refusal({ type: "toString" }), /^optimizer\.type/);
   assert.match(

@@ -2,7 +2,7 @@
 // Not the arithmetic (kernels/optimizers); Updater turns a spec and a step into a kernel call.
 //
 //   type              settings (defaults as in PyTorch, if it has the optimizer)                slots          words
-//   sum, none         value += gradient                                                         –
+//   sum               value += gradient                                                         –
 //   assign, min, max  value = gradient, the lesser, the greater of the two                      –
 //   sgd               learningRate 0.01, weightDecay 0                                          –
 //   momentum          learningRate 0.01, momentum 0.9, weightDecay 0                            velocity
@@ -17,6 +17,9 @@
 //   dcAsgd            learningRate 0.01, lambda 2, decay 0.95, epsilon 1e-7, weightDecay 0      mean square, pulls
 //
 //   custom            updater (its name), version, settings: a user's own (ps-updater.ts)       its columns
+//
+// A bare name stands for the optimizer with its defaults: "adam" is { type: "adam" }. custom has no bare name. The wire
+// carries resolved specs only.
 //
 // All but assign, min and max take clipValue and clipNorm; those with a learningRate take a schedule; all take
 // nonFinite. custom takes no clipValue; its updater may leave the learningRate unread.
@@ -34,105 +37,121 @@ import { badArgument, WeighbridgeError } from "../../base/errors.ts";
 import type { Arena } from "../../kernel/arena.ts";
 import type { MergeNumber } from "../../kernel/duplicate-kernels.ts";
 import { OPTIMIZER, type OptimizerKernels } from "../../kernel/optimizer-kernels.ts";
-import { badChoice, badField, checkFields } from "../bad-field.ts";
+import { badField, checkChoice, checkFields } from "../bad-field.ts";
 import { type ResolvedSchedule, resolveSchedule, type ScheduleSpec } from "./learning-rate-schedule.ts";
 import type { PsUpdater, UpdaterSettings } from "./ps-updater.ts";
 import type { NonFiniteCounts } from "./updater.ts";
 
-/** What happens to a push that holds NaN or an infinity, or that would leave one in a value or a slot. */
-export type NonFinitePolicy =
-  | "refuse" // it fails with NOT_FINITE, nothing is applied
-  | "skip" // it is dropped whole and counted
-  | "zero"; // the elements in question count as 0, and are counted
+/**
+ * What happens to a push that holds NaN or an infinity, or that would leave one in a value or a slot.
+ *
+ * - `"refuse"`: it fails with NOT_FINITE, and nothing is applied.
+ * - `"skip"`: it is dropped whole, and counted.
+ * - `"zero"`: the elements in question count as 0, and are counted.
+ */
+export type NonFinitePolicy = "refuse" | "skip" | "zero";
 
-type Guarded = {
+/** What every optimizer may have. */
+export type Guarded = {
   /** What happens to values that are not finite. Defaults to "refuse". */
-  readonly nonFinite?: NonFinitePolicy;
+  readonly nonFinite?: NonFinitePolicy | undefined;
 };
-type Clipped = Guarded & {
+/** What optimizers may have that take gradients. */
+export type Clipped = Guarded & {
   /** The gradient's elements are cut to ± this. null, the default: they are not. */
-  readonly clipValue?: number | null;
+  readonly clipValue?: number | null | undefined;
   /** The worker scales what a call pushes, duplicates added, down to this norm. null, the default: it does not. */
-  readonly clipNorm?: number | null;
+  readonly clipNorm?: number | null | undefined;
 };
-type Scheduled = Clipped & {
+/** What optimizers with a learning rate may have. */
+export type Scheduled = Clipped & {
   /** What a gradient is multiplied with. Defaults to 0.001 for the optimizers of Adam's kind, to 0.01 for others. */
-  readonly learningRate?: number;
+  readonly learningRate?: number | undefined;
   /** The share of the rate that counts at a clock. Defaults to all of it. */
-  readonly schedule?: ScheduleSpec;
+  readonly schedule?: ScheduleSpec | undefined;
 };
-type Decaying = Scheduled & {
+/** What optimizers with a learning rate and a weight decay may have. */
+export type Decaying = Scheduled & {
   /** Multiplied with the value and added to the gradient; adamW subtracts it from the value. Default 0, adamW 0.01. */
-  readonly weightDecay?: number;
+  readonly weightDecay?: number | undefined;
 };
-type AdamSettings = {
+/** Settings of `adam`, `adamW` and `lazyAdam`. */
+export type AdamSettings = {
   /** How much of the mean of gradients stays at each step. Defaults to 0.9. */
-  readonly beta1?: number;
+  readonly beta1?: number | undefined;
   /** How much of the mean of their squares stays. Defaults to 0.999. */
-  readonly beta2?: number;
+  readonly beta2?: number | undefined;
   /** Added to the root of the mean square, so that nothing is divided by 0. Defaults to 1e-8. */
-  readonly epsilon?: number;
+  readonly epsilon?: number | undefined;
 };
-type AdagradSettings = {
+/** Settings of `adagrad` and `rowWiseAdagrad`. */
+export type AdagradSettings = {
   /** Added to the root of the sum of squares. Defaults to 1e-10, for rowWiseAdagrad to 1e-8. */
-  readonly epsilon?: number;
+  readonly epsilon?: number | undefined;
   /** What the sum of squares begins with. Defaults to 0. */
-  readonly initialAccumulator?: number;
+  readonly initialAccumulator?: number | undefined;
 };
-type MomentumSettings = {
+/** Settings of `momentum` and `nesterov`. */
+export type MomentumSettings = {
   /** How much of the velocity stays at each step. Defaults to 0.9. */
-  readonly momentum?: number;
+  readonly momentum?: number | undefined;
 };
-type RmspropSettings = {
+/** Settings of `rmsprop`. */
+export type RmspropSettings = {
   /** How much of the mean square stays at each step. Defaults to 0.99. */
-  readonly alpha?: number;
+  readonly alpha?: number | undefined;
   /** Added to the root of the mean square. Defaults to 1e-8. */
-  readonly epsilon?: number;
+  readonly epsilon?: number | undefined;
   /** How much of the velocity stays at each step. 0, the default: there is none. */
-  readonly momentum?: number;
+  readonly momentum?: number | undefined;
 };
-type FtrlSettings = {
+/** Settings of `ftrl`. */
+export type FtrlSettings = {
   /** The rate, which declines by itself as squares add up. Defaults to 0.1. */
-  readonly alpha?: number;
+  readonly alpha?: number | undefined;
   /** Keeps the first steps small. Defaults to 1. */
-  readonly beta?: number;
+  readonly beta?: number | undefined;
   /** Values whose sum of gradients is below this are 0. Defaults to 0. */
-  readonly l1?: number;
+  readonly l1?: number | undefined;
   /** Draws values towards 0. Defaults to 0. */
-  readonly l2?: number;
+  readonly l2?: number | undefined;
   /** What the sum of squares begins with. Defaults to 0. */
-  readonly initialAccumulator?: number;
+  readonly initialAccumulator?: number | undefined;
 };
-type DcAsgdSettings = {
+/** Settings of `dcAsgd`, which compensates for delay. */
+export type DcAsgdSettings = {
   /** The strength of the compensation. Defaults to 2. */
-  readonly lambda?: number;
+  readonly lambda?: number | undefined;
   /** How much of the mean square stays at each step. Defaults to 0.95. */
-  readonly decay?: number;
+  readonly decay?: number | undefined;
   /** Added to the mean square, under the root. Defaults to 1e-7. */
-  readonly epsilon?: number;
+  readonly epsilon?: number | undefined;
 };
 
 /** An updater that the servers have loaded (docs/guides/your-own-updater.md). What `with()` of one gives is such. */
-type CustomOptimizer = Guarded & {
+export type CustomOptimizer = Guarded & {
   readonly type: "custom";
   /** Its name. */
   readonly updater: string;
   /** The version that the servers must have. Default: any, if all have the same. */
-  readonly version?: number;
+  readonly version?: number | undefined;
   /** Other settings than its defaults. */
-  readonly settings?: Readonly<Record<string, number | string | boolean | undefined>>;
+  readonly settings?: Readonly<Record<string, number | string | boolean | undefined>> | undefined;
   /** The rate that the updater gets, by the schedule. Default: 0. */
-  readonly learningRate?: number;
+  readonly learningRate?: number | undefined;
   /** The share of the rate that counts at a clock, if there is a rate. Defaults to all of it. */
-  readonly schedule?: ScheduleSpec;
+  readonly schedule?: ScheduleSpec | undefined;
   /** The worker scales what a call pushes, duplicates added, down to this norm. null, the default: it does not. */
-  readonly clipNorm?: number | null;
+  readonly clipNorm?: number | null | undefined;
 };
 
-/** Every setting and default in one table: docs/guides/optimizers.md. */
+/**
+ * What the servers do with a push: an optimizer with its settings. Those that are left out have their defaults, which
+ * the guide "Optimizers" lists.
+ */
 export type OptimizerSpec =
   | CustomOptimizer
-  | ({ readonly type: "sum" | "none" } & Clipped)
+  | ({ readonly type: "sum" } & Clipped)
   | ({ readonly type: "assign" | "min" | "max" } & Guarded)
   | ({ readonly type: "sgd" } & Decaying)
   | ({ readonly type: "momentum" | "nesterov" } & Decaying & MomentumSettings)
@@ -143,7 +162,8 @@ export type OptimizerSpec =
   | ({ readonly type: "ftrl" } & Clipped & FtrlSettings)
   | ({ readonly type: "dcAsgd" } & Decaying & DcAsgdSettings);
 
-export type OptimizerType = Exclude<OptimizerSpec["type"], "none" | "custom">;
+/** An optimizer with its defaults, as a bare name: `"adam"` is `{ type: "adam" }`. */
+export type OptimizerName = Exclude<OptimizerSpec["type"], "custom">;
 
 type SettingName =
   | "learningRate"
@@ -160,9 +180,12 @@ type SettingName =
   | "lambda"
   | "decay";
 
-/** A spec with every field of its type (OptimizerSpec.S1). */
+/**
+ * An optimizer with every field of its type, as servers have it. The fields are those of `OptimizerSpec`.
+ * (OptimizerSpec.S1)
+ */
 export type ResolvedOptimizer = {
-  readonly type: OptimizerType | "custom";
+  readonly type: OptimizerName | "custom";
   /** Of a user's updater: its name, its version if required, and the settings that differ from its defaults. */
   readonly updater?: string;
   readonly version?: number;
@@ -183,7 +206,7 @@ const ADAM = { learningRate: atLeast0(0.001), beta1: below1(0.9), beta2: below1(
 const MOMENTUM = { learningRate: atLeast0(0.01), momentum: below1(0.9), weightDecay: atLeast0(0) };
 const ADAGRAD = { learningRate: atLeast0(0.01), epsilon: above(1e-10), initialAccumulator: atLeast0(0), weightDecay: atLeast0(0) };
 
-const SETTINGS: Readonly<Record<OptimizerType, Readonly<Partial<Record<SettingName, Setting>>>>> = {
+const SETTINGS: Readonly<Record<OptimizerName, Readonly<Partial<Record<SettingName, Setting>>>>> = {
   sum: {},
   assign: {},
   min: {},
@@ -207,11 +230,31 @@ const SETTINGS: Readonly<Record<OptimizerType, Readonly<Partial<Record<SettingNa
   dcAsgd: { learningRate: atLeast0(0.01), lambda: atLeast0(2), decay: below1(0.95), epsilon: above(1e-7), weightDecay: atLeast0(0) },
 };
 
+const TYPES = Object.keys(SETTINGS) as OptimizerName[];
+
+/** What each is for, in the words of the error that lists them. */
+const PURPOSES: Readonly<Record<OptimizerName, string>> = {
+  sum: "adds what is pushed",
+  assign: "stores what is pushed",
+  min: "keeps the lesser value",
+  max: "keeps the greater value",
+  sgd: "subtracts rate × gradient",
+  momentum: "sgd with a velocity",
+  nesterov: "momentum that looks ahead",
+  adagrad: "a rate per element, from past squares",
+  rowWiseAdagrad: "a rate per row, for embeddings",
+  adam: "mean and mean square of gradients",
+  lazyAdam: "adam for sparse rows",
+  adamW: "adam with decoupled weight decay",
+  rmsprop: "a rate per element, from recent squares",
+  ftrl: "sparse weights by l1",
+  dcAsgd: "sgd that compensates for delay",
+};
 const POLICIES: readonly NonFinitePolicy[] = ["refuse", "skip", "zero"];
-const VALUE_TYPES: ReadonlySet<OptimizerType | "custom"> = new Set(["assign", "min", "max"]);
+const VALUE_TYPES: ReadonlySet<OptimizerName | "custom"> = new Set(["assign", "min", "max"]);
 const CUSTOM_FIELDS: readonly string[] = ["type", "updater", "version", "settings", "learningRate", "schedule", "clipNorm", "nonFinite"];
 const UPDATER_FIELDS: readonly string[] = [
-  ...["kind", "name", "version", "deterministic", "elements", "settings", "columns", "update", "save", "load", "with"],
+  ...["kind", "name", "version", "deterministic", "dtypes", "settings", "columns", "update", "save", "load", "with"],
 ];
 const UPDATER_NAME = /^[a-zA-Z][\w.-]{0,63}$/;
 const SETTINGS_MAX = 64;
@@ -222,14 +265,26 @@ export function isPsUpdater(value: unknown): value is PsUpdater {
   return typeof value === "object" && value !== null && "update" in value && "kind" in value && value.kind === "updater";
 }
 
+/**
+ * Says that `what` ("tensor w") needs an optimizer, and lists those that it may have. None is the default: a gradient
+ * that is added makes the loss grow.
+ */
+export function optimizerMissing(what: string, names: readonly OptimizerName[] = TYPES): WeighbridgeError {
+  const choices = names.map((name) => `"${name}" (${PURPOSES[name]})`).join(", ");
+  const how = 'write one as optimizer: "sum", or with settings as optimizer: { type: "sgd", learningRate: 0.1 }';
+  const text = `${what} needs an optimizer, which says what the servers do with a push; ${how}`;
+  return badArgument(`${text}. There are ${choices}, and psUpdater() for your own`);
+}
+
 /** Checks a spec and sets its defaults. Throws BAD_ARGUMENT, naming the field, the expected and the actual value. */
-export function resolveOptimizer(spec: OptimizerSpec | PsUpdater, path = "optimizer"): ResolvedOptimizer {
-  if (typeof spec !== "object" || spec === null) throw badField(path, "an object with a type", spec);
+export function resolveOptimizer(chosen: OptimizerName | OptimizerSpec | PsUpdater, path = "optimizer"): ResolvedOptimizer {
+  const spec = typeof chosen === "string" ? { type: checkType(path, chosen) } : chosen;
+  if (typeof spec !== "object" || spec === null) throw badField(path, "the name of an optimizer, or an object with a type", spec);
   if (isPsUpdater(spec)) return resolveCustom(withDefaults(spec, path), path);
   const fields = spec as Readonly<Record<string, unknown>>;
+  const { nonFinite = "refuse" } = fields;
   if (fields.type === "custom") return resolveCustom(fields, path);
-  const type = (fields.type === "none" ? "sum" : fields.type) as OptimizerType;
-  if (!Object.hasOwn(SETTINGS, type)) throw badChoice(`${path}.type`, Object.keys(SETTINGS), fields.type);
+  const type = checkType(`${path}.type`, fields.type);
   const settings = Object.entries(SETTINGS[type]);
   const clips = !VALUE_TYPES.has(type);
   const scheduled = "learningRate" in SETTINGS[type];
@@ -248,8 +303,13 @@ export function resolveOptimizer(spec: OptimizerSpec | PsUpdater, path = "optimi
     ...(clips
       ? { clipValue: checkClip(`${path}.clipValue`, fields.clipValue), clipNorm: checkClip(`${path}.clipNorm`, fields.clipNorm) }
       : {}),
-    nonFinite: policyOf(path, fields.nonFinite),
+    nonFinite: checkChoice(`${path}.nonFinite`, nonFinite, POLICIES),
   };
+}
+
+function checkType(path: string, type: unknown): OptimizerName {
+  if (type === "none") throw badArgument(`${path}: "none" is now called "sum"`);
+  return checkChoice(path, type, TYPES);
 }
 
 /**
@@ -265,7 +325,7 @@ function withDefaults(updater: PsUpdater, path: string): CustomOptimizer {
 /** Only the updater, on the servers, knows its settings. Its default rate is sgd's. */
 function resolveCustom(fields: Readonly<Record<string, unknown>>, path: string): ResolvedOptimizer {
   checkFields(path, fields, CUSTOM_FIELDS, "custom");
-  const { updater, version, learningRate, schedule, clipNorm } = fields;
+  const { updater, version, learningRate, schedule, clipNorm, nonFinite = "refuse" } = fields;
   if (typeof updater !== "string" || !UPDATER_NAME.test(updater)) throw badField(`${path}.updater`, "the name of an updater", updater);
   if (!(version === undefined || (Number.isSafeInteger(version) && (version as number) >= 1)))
     throw badField(`${path}.version`, "a whole number from 1 up", version);
@@ -274,7 +334,7 @@ function resolveCustom(fields: Readonly<Record<string, unknown>>, path: string):
     ...{ type: "custom", updater, ...(version === undefined ? {} : { version: version as number }) },
     settings: settingsOf(`${path}.settings`, fields.settings ?? {}),
     ...{ learningRate: rate, schedule: resolveSchedule(schedule, `${path}.schedule`) },
-    ...{ clipNorm: checkClip(`${path}.clipNorm`, clipNorm), nonFinite: policyOf(path, fields.nonFinite) },
+    ...{ clipNorm: checkClip(`${path}.clipNorm`, clipNorm), nonFinite: checkChoice(`${path}.nonFinite`, nonFinite, POLICIES) },
   };
 }
 
@@ -291,9 +351,14 @@ function settingsOf(path: string, settings: unknown): UpdaterSettings {
   return Object.fromEntries(given.sort(([one], [other]) => (one < other ? -1 : 1))) as UpdaterSettings;
 }
 
-function policyOf(path: string, policy: unknown = "refuse"): NonFinitePolicy {
-  if (POLICIES.includes(policy as NonFinitePolicy)) return policy as NonFinitePolicy;
-  throw badChoice(`${path}.nonFinite`, POLICIES, policy);
+/**
+ * An optimizer as the wire and checkpoints have it: always an object, whose type may be "none", which is "sum". Throws
+ * BAD_ARGUMENT.
+ */
+export function decodeOptimizer(value: unknown, path: string): ResolvedOptimizer {
+  if (typeof value !== "object" || value === null) throw badField(path, "an object with a type", value);
+  const spec = "type" in value && value.type === "none" ? { ...value, type: "sum" } : value;
+  return resolveOptimizer(spec as OptimizerSpec, path);
 }
 
 /** Whether pushes are values, not gradients: a 0 then matters, and two updates are not the same as their sum. */

@@ -12,7 +12,7 @@ import { type PsUpdater, psUpdater } from "./ps-updater.ts";
 const ours = { version: 1, deterministic: true } as const;
 
 const sgd = psUpdater({
-  ...{ ...ours, name: "sgd", elements: PLAIN_OPTIMIZERS.sgd, settings: { weightDecay: 0 } },
+  ...{ ...ours, name: "sgd", dtypes: PLAIN_OPTIMIZERS.sgd, settings: { weightDecay: 0 } },
   update: (rows, gradients, { learningRate, settings: { weightDecay } }) => {
     const { elements } = rows;
     eachPair(rows, gradients, (at, from) => {
@@ -40,8 +40,8 @@ function eachWeight(rows: RowsInHand<"f64">, gradients: RowSpans<"f64">, columns
 /** `momentum` and `nesterov`. */
 const withVelocity = (name: "momentum" | "nesterov"): PsUpdater =>
   psUpdater({
-    ...{ ...ours, name, elements: PLAIN_OPTIMIZERS[name], settings: { momentum: 0.9, weightDecay: 0 } },
-    columns: (width) => ({ velocity: { elements: width } }),
+    ...{ ...ours, name, dtypes: PLAIN_OPTIMIZERS[name], settings: { momentum: 0.9, weightDecay: 0 } },
+    columns: (dim) => ({ velocity: { dim } }),
     update: (rows, gradients, { learningRate, settings }) => {
       const { elements } = rows;
       eachWeight(rows, gradients, ["velocity"], (at, from, velocity) => {
@@ -57,8 +57,8 @@ const nesterov = withVelocity("nesterov");
 
 const adagrad = ({ initialAccumulator = 0 }: KeptBy): PsUpdater =>
   psUpdater({
-    ...{ ...ours, name: "adagrad", elements: PLAIN_OPTIMIZERS.adagrad, settings: { epsilon: 1e-10, initialAccumulator, weightDecay: 0 } },
-    columns: (width) => ({ squares: { elements: width, start: initialAccumulator } }),
+    ...{ ...ours, name: "adagrad", dtypes: PLAIN_OPTIMIZERS.adagrad, settings: { epsilon: 1e-10, initialAccumulator, weightDecay: 0 } },
+    columns: (dim) => ({ squares: { dim, start: initialAccumulator } }),
     update: (rows, gradients, { learningRate, settings: { epsilon, weightDecay } }) => {
       const { elements } = rows;
       eachWeight(rows, gradients, ["squares"], (at, from, square) => {
@@ -72,9 +72,9 @@ const adagrad = ({ initialAccumulator = 0 }: KeptBy): PsUpdater =>
 /** Without momentum there is no velocity: its elements are those of the squares, and not used. */
 const rmsprop = ({ momentum: share = 0 }: KeptBy): PsUpdater =>
   psUpdater({
-    ...{ ...ours, name: "rmsprop", elements: PLAIN_OPTIMIZERS.rmsprop },
+    ...{ ...ours, name: "rmsprop", dtypes: PLAIN_OPTIMIZERS.rmsprop },
     settings: { alpha: 0.99, epsilon: 1e-8, momentum: share, weightDecay: 0 },
-    columns: (width) => ({ meanSquare: { elements: width }, ...(share > 0 ? { velocity: { elements: width } } : {}) }),
+    columns: (dim) => ({ meanSquare: { dim }, ...(share > 0 ? { velocity: { dim } } : {}) }),
     update: (rows, gradients, { learningRate, settings: { alpha, epsilon, weightDecay } }) => {
       const { elements } = rows;
       eachWeight(rows, gradients, Object.keys(rows.columns), (at, from, square, velocity) => {
@@ -93,8 +93,8 @@ const rmsprop = ({ momentum: share = 0 }: KeptBy): PsUpdater =>
 /** `adam` and `adamW`. A row counts its own updates. */
 const withMoments = (name: "adam" | "adamW"): PsUpdater =>
   psUpdater({
-    ...{ ...ours, name, elements: PLAIN_OPTIMIZERS[name], settings: { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0 } },
-    columns: (width) => ({ moment1: { elements: width }, moment2: { elements: width }, steps: { elements: 1 } }),
+    ...{ ...ours, name, dtypes: PLAIN_OPTIMIZERS[name], settings: { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weightDecay: 0 } },
+    columns: (dim) => ({ moment1: { dim }, moment2: { dim }, steps: { dim: 1 } }),
     update: (rows, gradients, { learningRate, settings: { beta1, beta2, epsilon, weightDecay } }) => {
       const { elements } = rows;
       const decays = name === "adamW";
@@ -122,8 +122,8 @@ const adamW = withMoments("adamW");
 
 const ftrl = ({ initialAccumulator = 0 }: KeptBy): PsUpdater =>
   psUpdater({
-    ...{ ...ours, name: "ftrl", elements: PLAIN_OPTIMIZERS.ftrl, settings: { beta: 1, l1: 0, l2: 0 } },
-    columns: (width) => ({ z: { elements: width }, n: { elements: width, start: initialAccumulator } }),
+    ...{ ...ours, name: "ftrl", dtypes: PLAIN_OPTIMIZERS.ftrl, settings: { beta: 1, l1: 0, l2: 0 } },
+    columns: (dim) => ({ z: { dim }, n: { dim, start: initialAccumulator } }),
     update: (rows, gradients, { learningRate: alpha, settings: { beta, l1, l2 } }) => {
       const { elements } = rows;
       eachWeight(rows, gradients, ["z", "n"], (at, from, z, n) => {
@@ -140,7 +140,7 @@ const ftrl = ({ initialAccumulator = 0 }: KeptBy): PsUpdater =>
   });
 
 const plain = (name: "min" | "max", update: (rows: RowSpans, pushed: RowSpans) => void): PsUpdater =>
-  psUpdater({ ...ours, name, elements: PLAIN_OPTIMIZERS[name], update });
+  psUpdater({ ...ours, name, dtypes: PLAIN_OPTIMIZERS[name], update });
 const min = plain("min", takeLesser);
 const max = plain("max", takeGreater);
 
@@ -160,6 +160,6 @@ const PLAIN: Readonly<Record<keyof typeof PLAIN_OPTIMIZERS, (keptBy: KeptBy) => 
 /** Our own updater of this type for rows of other elements than f32. Throws BAD_ARGUMENT where there is none. */
 export function plainUpdater({ type, ...keptBy }: KeptBy & { readonly type: string }, element: RowElement): PsUpdater {
   const found = Object.hasOwn(PLAIN, type) ? PLAIN[type as keyof typeof PLAIN](keptBy) : undefined;
-  if (found?.elements.includes(element)) return found;
+  if (found?.dtypes.includes(element)) return found;
   throw badArgument(`optimizer ${type} is not for rows of ${element}`);
 }

@@ -8,7 +8,7 @@ import { psRowType } from "../row-types/ps-row-type.ts";
 import { psUpdater } from "./ps-updater.ts";
 
 const UPDATER = { name: "u", version: 1, deterministic: true, update: () => {} } as const;
-const ROW_TYPE = { name: "r", version: 1, deterministic: true, element: "i32", add: () => {} } as const;
+const ROW_TYPE = { name: "r", version: 1, deterministic: true, dtype: "i32", add: () => {} } as const;
 
 function refused(make: () => unknown, message: RegExp): void {
   assert.throws(make, (thrown) => {
@@ -20,7 +20,7 @@ function refused(make: () => unknown, message: RegExp): void {
 
 test("an updater has a name, a version, a promise and an update; what is left out has its default", () => {
   const updater = psUpdater({ ...UPDATER, settings: { rate: 1, mode: "plain", on: true } });
-  assert.deepEqual([updater.elements, updater.columns(3), updater.settings], [["f32"], {}, { rate: 1, mode: "plain", on: true }]);
+  assert.deepEqual([updater.dtypes, updater.columns(3), updater.settings], [["f32"], {}, { rate: 1, mode: "plain", on: true }]);
   assert.deepEqual(updater.with({ rate: 2 }), { type: "custom", updater: "u", version: 1, settings: { rate: 2 } });
   refused(() => psUpdater(null as never), /an updater is described by an object with name, version/);
   refused(() => psUpdater({ ...UPDATER, name: "no spaces" }), /a name is a letter and up to 63/);
@@ -28,7 +28,7 @@ test("an updater has a name, a version, a promise and an update; what is left ou
   refused(() => psUpdater({ ...UPDATER, deterministic: undefined } as never), /u: deterministic is true or false, not undefined/);
   refused(() => psUpdater({ ...UPDATER, update: 5 } as never), /u: update is a function, not 5/);
   refused(() => psUpdater({ ...UPDATER, load: "it" } as never), /u: load is a function, not "it"/);
-  refused(() => psUpdater({ ...UPDATER, elements: ["f16"] } as never), /u: elements are a list of f32, f64, i32 and i64/);
+  refused(() => psUpdater({ ...UPDATER, dtypes: ["f16"] } as never), /u: dtypes must be a list of f32, f64, i32 and i64/);
   refused(
     () => psUpdater({ ...UPDATER, settings: { rate: Number.NaN } }),
     /u: the default of rate is a finite number, a text or a flag, not NaN/,
@@ -36,11 +36,11 @@ test("an updater has a name, a version, a promise and an update; what is left ou
   refused(() => psUpdater({ ...UPDATER, column: () => ({}) } as never), /u: an updater has no "column"; .*did you mean columns\?/);
 });
 
-test("a row type has an element and an add, and no name of ours", () => {
+test("a row type has a dtype and an add, and no name of ours", () => {
   const rowType = psRowType(ROW_TYPE);
   assert.deepEqual([rowType.elements(5), rowType.apply], [5, rowType.add]);
   refused(() => psRowType({ ...ROW_TYPE, name: "f64" }), /not called f64: that is one of ours/);
-  refused(() => psRowType({ ...ROW_TYPE, element: "u8" } as never), /r: element is one of f32, f64, i32 and i64, not "u8"/);
+  refused(() => psRowType({ ...ROW_TYPE, dtype: "u8" } as never), /r: rows must be of f32, f64, i32 and i64, got "u8"/);
   refused(() => psRowType({ ...ROW_TYPE, add: undefined } as never), /r: add is a function, not undefined/);
   refused(() => psRowType({ ...ROW_TYPE, encode: {} } as never), /r: encode is a function/);
 });

@@ -37,6 +37,7 @@ export type UpdaterSettings = Readonly<Record<string, number | string | boolean>
 
 /** The other arguments of an update. */
 export type UpdaterStep<S extends UpdaterSettings = UpdaterSettings> = {
+  /** The optimizer's settings. */
   readonly settings: S;
   /** At the clock of the push, by the schedule; 0.01 if the optimizer has none. */
   readonly learningRate: number;
@@ -47,8 +48,14 @@ export type UpdaterStep<S extends UpdaterSettings = UpdaterSettings> = {
 };
 
 /** Elements of a column of each row, and what they begin with. */
-export type UpdaterColumn = { readonly elements: number; readonly start?: number };
+export type UpdaterColumn = {
+  /** How many elements of it a row has. */
+  readonly dim: number;
+  /** What they begin with. Defaults to 0. */
+  readonly start?: number | undefined;
+};
 
+/** How an updater is described. */
 export type PsUpdaterOptions<S extends UpdaterSettings, E extends RowElement> = {
   /** Names it in `optimizer`. Unique within a server. */
   readonly name: string;
@@ -56,12 +63,12 @@ export type PsUpdaterOptions<S extends UpdaterSettings, E extends RowElement> = 
   readonly version: number;
   /** Promises that equal rows, gradients and steps give equal bits, on every server (PlugIn.P1). */
   readonly deterministic: boolean;
-  /** Of which rows. Defaults to f32 alone. */
-  readonly elements?: readonly E[];
+  /** What the rows may be made of that it updates. Defaults to f32 alone. */
+  readonly dtypes?: readonly E[] | undefined;
   /** Its settings with their defaults. An optimizer may set others of the same types, but no new ones. */
-  readonly settings?: S;
-  /** What it keeps beside the values of a row of so many elements. Nothing when left out (PsUpdater.U3). */
-  columns?(width: number): Readonly<Record<string, UpdaterColumn>>;
+  readonly settings?: S | undefined;
+  /** What it keeps for a row of this dim, in addition to the values. Nothing when left out (PsUpdater.U3). */
+  columns?(dim: number): Readonly<Record<string, UpdaterColumn>>;
   /**
    * Changes rows, and their columns, by a gradient each (PsUpdater.U1, PsUpdater.U2). If it throws, the rows are as
    * they were.
@@ -79,11 +86,17 @@ export type PsUpdaterOptions<S extends UpdaterSettings, E extends RowElement> = 
 /** What psUpdater made; `with` describes it to `session.tensor` and `session.embedding`. */
 export type PsUpdater<S extends UpdaterSettings = UpdaterSettings, E extends RowElement = RowElement> = PlugInIdentity & {
   readonly kind: "updater";
-  readonly elements: readonly E[];
+  /** Of which rows it is. */
+  readonly dtypes: readonly E[];
+  /** Its settings with their defaults. */
   readonly settings: S;
-  columns(width: number): Readonly<Record<string, UpdaterColumn>>;
+  /** @internal */
+  columns(dim: number): Readonly<Record<string, UpdaterColumn>>;
+  /** @internal */
   update(rows: RowsInHand<E>, gradients: RowSpans<E>, step: UpdaterStep<S>): void;
+  /** @internal */
   save?(saved: SavedColumns<E>): void;
+  /** @internal */
   load?(saved: SavedColumns<E>, version: number): void;
   /** The `optimizer` of a parameter that this updater is to update, of this version. */
   with(settings?: Partial<S>): {
@@ -94,17 +107,36 @@ export type PsUpdater<S extends UpdaterSettings = UpdaterSettings, E extends Row
   };
 };
 
-const OPTION_NAMES = ["name", "version", "deterministic", "elements", "settings", "columns", "update", "save", "load"] as const;
+const OPTION_NAMES = ["name", "version", "deterministic", "dtypes", "settings", "columns", "update", "save", "load"] as const;
 
-/** Throws BAD_ARGUMENT. */
+/**
+ * Makes an updater of your own, which servers call with a list of rows and the gradient of each. Servers have it if a
+ * module that they load (`--functions`) exports it. Throws BAD_ARGUMENT.
+ *
+ * @example
+ * ```ts
+ * export const scaled = psUpdater({
+ *   name: "scaled",
+ *   version: 1,
+ *   deterministic: true,
+ *   settings: { factor: 0.5 },
+ *   update(rows, gradients, { settings: { factor } }) {
+ *     for (let i = 0; i < rows.count; i++)
+ *       for (let j = 0; j < rows.width; j++)
+ *         rows.elements[rows.starts[i]! + j]! -= factor * gradients.elements[gradients.starts[i]! + j]!;
+ *   },
+ * });
+ * const w = await session.tensor("w", { shape: [10], optimizer: scaled.with({ factor: 0.1 }) });
+ * ```
+ */
 export function psUpdater<const E extends RowElement = "f32", S extends UpdaterSettings = Record<never, never>>(
   options: PsUpdaterOptions<S, E>,
 ): PsUpdater<S, E> {
   checkPlugIn("an updater", options, OPTION_NAMES);
-  const { name, version, deterministic, elements = ["f32"], settings = {}, columns = () => ({}), update, save, load } = options;
+  const { name, version, deterministic, dtypes = ["f32"], settings = {}, columns = () => ({}), update, save, load } = options;
   checkMembers(name, options, ["columns", "update", "save", "load"], ["update"]);
-  if (!(Array.isArray(elements) && elements.length > 0 && elements.every(isRowElement)))
-    throw badArgument(`${name}: elements are a list of ${ELEMENT_LIST}, not ${showValue(elements)}`);
+  if (!(Array.isArray(dtypes) && dtypes.length > 0 && dtypes.every(isRowElement)))
+    throw badArgument(`${name}: dtypes must be a list of ${ELEMENT_LIST}, got ${showValue(dtypes)}`);
   checkSettings(name, settings);
   return {
     ...{
@@ -112,7 +144,7 @@ export function psUpdater<const E extends RowElement = "f32", S extends UpdaterS
       name,
       version,
       deterministic,
-      elements: elements as readonly RowElement[] as readonly E[],
+      dtypes: dtypes as readonly RowElement[] as readonly E[],
       settings: settings as S,
       columns,
       update,

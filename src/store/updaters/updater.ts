@@ -67,7 +67,14 @@ export type UpdatedBlock = {
 };
 
 /** Counts of pushes that were not finite. */
-export type NonFiniteCounts = { refusedPushes: number; skippedPushes: number; zeroedElements: number };
+export type NonFiniteCounts = {
+  /** Pushes that were refused whole. */
+  refusedPushes: number;
+  /** Pushes that were dropped whole. */
+  skippedPushes: number;
+  /** Elements that counted as 0. */
+  zeroedElements: number;
+};
 
 export class Updater implements ParameterUpdater {
   readonly spec: ResolvedOptimizer;

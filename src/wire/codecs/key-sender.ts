@@ -2,15 +2,10 @@
 // keys, to be held if they may come again. The other side is key-receiver.ts.
 
 import type { OpenKeyList, SentKeyLists } from "./key-cache.ts";
-import { KEY_SECTION_HEADER_BYTES, keySectionBound, nameOfKeys, writeKeys, writeName } from "./key-codec.ts";
+import { KEY_SECTION_HEADER_BYTES, keySectionBound, nameOfKeys, type WriteKeysJob, writeKeys, writeName } from "./key-codec.ts";
 import type { CodecContext } from "./value-codec.ts";
 
-export type SendKeysJob = {
-  readonly keys: number;
-  readonly keyCount: number;
-  /** keySectionBound bytes, at a multiple of 8. */
-  readonly target: number;
-  readonly form: "raw" | "delta";
+export type SendKeysJob = Omit<WriteKeysJob, "remember"> & {
   /** True for a message that came back with UNKNOWN_KEY_LIST. */
   readonly withKeys?: boolean | undefined;
 };

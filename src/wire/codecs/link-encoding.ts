@@ -8,25 +8,43 @@ import { Int8Codec } from "./int8-codec.ts";
 import { TopKCodec } from "./top-k-codec.ts";
 import { type CodecContext, FloatCodec, PackedCodec, type ValueCodec } from "./value-codec.ts";
 
-const VALUE_CODEC_NAMES = ["f32", "fp16", "bf16", "int8", "int8-centred", "packed"] as const;
+const VALUE_CODEC_NAMES = ["f32", "fp16", "bf16", "int8", "int8-centred", "packed"] as const satisfies readonly ValueCodecChoice[];
 
 /** A name, or top-k with the fraction of values that travels, above 0 and at most 1. */
-export type ValueCodecChoice = (typeof VALUE_CODEC_NAMES)[number] | { readonly topK: number };
+export type ValueCodecChoice =
+  | "f32"
+  | "fp16"
+  | "bf16"
+  | "int8"
+  | "int8-centred"
+  | "packed"
+  | {
+      /** The fraction of values that travels, the largest ones. */
+      readonly topK: number;
+    };
 
+/** What a parameter's links carry. Left out, values and keys travel as they are. */
 export type LinkEncoding = {
+  /** How pushed values travel. Defaults to "f32", exactly. */
   readonly push: ValueCodecChoice;
+  /** How pulled values travel. Defaults to "f32", exactly. */
   readonly pull: ValueCodecChoice;
+  /** How keys travel. Defaults to "delta": what each ascending key adds to the one before. */
   readonly keys: "raw" | "delta";
   /** Whether a repeated key list travels once. */
   readonly keyCache: boolean;
+  /** How payloads are compressed. Defaults to "none". */
   readonly compression: "none" | "zstd";
 };
 
 /** Every value exactly as it is. Keys are delta-coded, which loses nothing. */
+/** What is left out, or undefined, is the default. */
+export type LinkOptions = { readonly [K in keyof LinkEncoding]?: LinkEncoding[K] | undefined };
+
 const DEFAULTS: LinkEncoding = { push: "f32", pull: "f32", keys: "delta", keyCache: false, compression: "none" };
 
 /** Fills in defaults. Throws BAD_ARGUMENT, naming what is wrong and what is possible. */
-export function linkEncoding(kind: "tensor" | "table", choices: Partial<LinkEncoding> = {}): LinkEncoding {
+export function linkEncoding(kind: "tensor" | "table", choices: LinkOptions = {}): LinkEncoding {
   if (typeof choices !== "object" || choices === null) throw wrong(`an object is expected, not ${showValue(choices)}`);
   const made = Object.entries(choices).filter(([, choice]) => choice !== undefined);
   const encoding: LinkEncoding = { ...DEFAULTS, ...Object.fromEntries(made) };

@@ -1,10 +1,11 @@
-// cache-operation — one operation of a BoundedCache in its turn: what it updates and reads, and the one exchange with
-// the servers that comes of it. One for each operation; `release` ends it. Which operations there are, and their order,
-// is bounded-cache.ts's.
+// cache-operation — one operation of a CachedEmbedding in its turn: what it updates and reads, and the one exchange
+// with the servers that comes of it. One for each operation; `release` ends it. Which operations there are, and their
+// order, is cached-embedding.ts's.
 //
 // Invariants:
 //   CacheOperation.O1. What was acknowledged or answered before something failed is used, then the failure is thrown.
 
+import { bytesOf, joinBytes } from "../../base/bytes.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { KEY_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import { ArenaSpans } from "../arena-spans.ts";
@@ -40,7 +41,7 @@ export class CacheOperation {
   }
 
   /**
-   * Gradients become pending; those of rows over the bound or not cached will be pushed (BoundedCache.H2). Throws
+   * Gradients become pending; those of rows over the bound or not cached will be pushed (CachedEmbedding.H2). Throws
    * NOT_FINITE, QUEUE_FULL, ARENA_FULL: nothing is pending.
    */
   update(keys: BigUint64Array, gradients: Float32Array, admit?: Admit): void {
@@ -73,7 +74,7 @@ export class CacheOperation {
   }
 
   /**
-   * What left for a server that was taken for dead is dealt with as soon as it is heard of again (BoundedCache.H3).
+   * What left for a server that was taken for dead is dealt with as soon as it is heard of again (CachedEmbedding.H3).
    * Rejects with LINK_LOST when nobody can say any more.
    */
   async settle(clock: number): Promise<void> {
@@ -123,7 +124,7 @@ export class CacheOperation {
     // still.
     if (pendingAgain === 0) return;
     const text = `a server came back without updates of ${pendingAgain} rows, which are pushed again`;
-    throw new WeighbridgeError("NODE_DEAD", text, { retryable: true });
+    throw new WeighbridgeError("NODE_DEAD", text, { retryable: true, outcome: "not-applied" });
   }
 
   deliver(into: Float32Array): void {
@@ -176,7 +177,7 @@ export class CacheOperation {
   #pushPart(): PushPart | undefined {
     const [first, ...more] = this.#pushKeys;
     if (first === undefined) return undefined;
-    const keys = more.length === 0 ? first : joined(this.#pushKeys);
+    const keys = more.length === 0 ? first : new BigUint64Array(joinBytes(this.#pushKeys.map(bytesOf)).buffer);
     return new PushPart(this.#state, this.#plan(keys), this.#memory);
   }
 
@@ -194,14 +195,4 @@ export class CacheOperation {
     this.#plans.push(plan);
     return plan;
   }
-}
-
-function joined(lists: readonly BigUint64Array[]): BigUint64Array {
-  const all = new BigUint64Array(lists.reduce((count, { length }) => count + length, 0));
-  let at = 0;
-  for (const list of lists) {
-    all.set(list, at);
-    at += list.length;
-  }
-  return all;
 }

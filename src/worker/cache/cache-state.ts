@@ -1,5 +1,5 @@
-// cache-state — the parts of a BoundedCache, as its operations share them: the rows, what is pending, and what can be
-// done with both. It owns their memory.
+// cache-state — the parts of a CachedEmbedding, as its operations share them: the rows, what is pending, and what can
+// be done with both. It owns their memory.
 //
 // Invariants:
 //   CacheState.C1. A cache that finds no room takes none: what was opened of it is closed again.

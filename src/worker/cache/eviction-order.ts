@@ -20,9 +20,13 @@ import { assert } from "../../base/assert.ts";
 /** No slot at all. */
 export const NO_SLOT = -1;
 
+/**
+ * Which row leaves a full cache first. `"lru"`: the least recently used. `"lfu"`: the least frequently used.
+ * `"lfu-opt"`: as `"lfu"`, but a row that is used often stays for good.
+ */
+export type PolicyName = "lru" | "lfu" | "lfu-opt";
 /** The names of the orders, as users give them. */
-export const POLICY_NAMES = ["lru", "lfu", "lfu-opt"] as const;
-export type PolicyName = (typeof POLICY_NAMES)[number];
+export const POLICY_NAMES: readonly PolicyName[] = ["lru", "lfu", "lfu-opt"];
 
 /** With this many uses a row comes to stay under lfu-opt. */
 export const PERMANENT_USES = 10;

@@ -1,5 +1,5 @@
-// pull-part — what one operation of a BoundedCache reads: which rows the cache has, which it asks for, which others go
-// for them, and the rows that come of it. One for each operation, in this order: `select`, `ask`, `take` for each
+// pull-part — what one operation of a CachedEmbedding reads: which rows the cache has, which it asks for, which others
+// go for them, and the rows that come of it. One for each operation, in this order: `select`, `ask`, `take` for each
 // answer, `finish`, `deliver`.
 //
 //   class      the row …

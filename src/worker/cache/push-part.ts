@@ -1,5 +1,5 @@
-// push-part — what one operation of a BoundedCache pushes: the pending updates of some keys, and what becomes of them
-// when a server has them.
+// push-part — what one operation of a CachedEmbedding pushes: the pending updates of some keys, and what becomes of
+// them when a server has them.
 //
 // Invariants:
 //   PushPart.U1. Updates are pending until a server acknowledged them: a push that failed is made again by a later

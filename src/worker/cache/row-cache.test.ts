@@ -173,7 +173,8 @@ class Stage {
         break;
       case 1: {
         const isFresh = row.version >= versionMin && row.version !== VERSION_NONE;
-        assert.equal(cache.pin(...key, versionMin), isFresh ? row.slot : NO_SLOT, this.#text);
+        const pinned = this.#random.chance(0.5) ? cache.pin(...key, versionMin) : cache.pinOwn(...key, versionMin);
+        assert.equal(pinned, isFresh ? row.slot : NO_SLOT, this.#text);
         row.isMarked = true;
         row.pins += isFresh ? 1 : 0;
         break;
@@ -181,7 +182,8 @@ class Stage {
       case 2:
         if (row.pins === 0) break;
         row.pins--;
-        cache.unpin(row.slot);
+        if (this.#random.chance(0.5)) cache.unpin(row.slot);
+        else cache.unpinOwn(row.slot);
         break;
       case 3:
         row.isDirty = !row.isDirty;
@@ -229,6 +231,30 @@ test("a row that a reader used since the last look gets a second chance", () => 
   cache.unpin(cache.pin(0, 0));
   const slots = [1, 2, 0].map((key) => cache.find(key, 0));
   assert.deepEqual([cache.evict(), cache.evict(), cache.evict()], slots);
+});
+
+test("a row that is looked up without a pin gets a second chance, and a stale one, or one that is written, is not found", () => {
+  const cache = filled(3);
+  const slots = [1, 2, 0].map((key) => cache.find(key, 0));
+  assert.equal(cache.findFresh(0, 0, 0), slots[2]);
+  assert.equal(cache.findFresh(1, 0, 1), NO_SLOT, "too old");
+  assert.equal(cache.findFresh(7, 0, 0), NO_SLOT, "not here");
+  cache.setVersion(slots[1]!, VERSION_NONE);
+  assert.equal(cache.findFresh(2, 0, 0), NO_SLOT, "counts for nothing");
+  assert.equal(cache.claim(slots[0]!), true);
+  assert.equal(cache.findFresh(1, 0, 0), NO_SLOT, "is being written");
+  cache.publish(slots[0]!);
+  assert.deepEqual([cache.evict(), cache.evict(), cache.evict()], slots);
+});
+
+test("the owner gives back as many pins as it took (SharedRows.S1)", () => {
+  const cache = filled(1);
+  assert.equal(cache.pinOwn(0, 0, 0), 0);
+  assert.equal(cache.evict(Infinity), NO_SLOT);
+  cache.unpinOwn(0);
+  assert.throws(() => cache.unpinOwn(0), /SharedRows\.S1/);
+  assert.equal(cache.claim(0), true);
+  assert.equal(cache.pinOwn(0, 0, 0), NO_SLOT, "it is being written");
 });
 
 test("rows of the operation in hand stay (RowCache.C2)", () => {

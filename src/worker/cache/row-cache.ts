@@ -1,8 +1,8 @@
 // row-cache — a fixed number of rows in slots, by key: which are here, which goes when another one comes, which are
 // newer than what the servers have. The core of every cache of rows; what a version counts, when a row is fresh enough,
-// what is read and written back, and how, is its policy's: bounded-cache.ts (HET), training/row-tiers.ts (MindSpore).
-// Its memory is handed in and belongs to the one who hands it in (shared-rows.ts); other threads may read it there. All
-// changes are made by the one thread that has this object.
+// what is read and written back, and how, is its policy's: cached-embedding.ts (HET), training/row-tiers.ts
+// (MindSpore). Its memory is handed in and belongs to the one who hands it in (shared-rows.ts); other threads may read
+// it there. All changes are made by the one thread that has this object.
 //
 //   free ── takeFree ──► reserved ── fill ──► held ── evict ──► reserved
 //    ▲                      │                  │
@@ -16,6 +16,9 @@
 //       filled: a dirty row is copied before anything takes its place.
 //   RowCache.C4. Whatever is pinned or marked, `evict` ends after two looks at every row: when none may go it says so.
 //   RowCache.C5. A row that readers in other threads may pin is written between `claim` and `publish` alone.
+//   RowCache.C6. `pinOwn` and `unpinOwn` are for caches of which the owner alone pins rows: they write states without
+//       an atomic operation. Readers in other threads may mark rows meanwhile; a mark that is lost costs the row its
+//       second chance, nothing else.
 
 import { assert } from "../../base/assert.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
@@ -120,6 +123,27 @@ export class RowCache extends SharedRows {
     this.#takeOut(slot);
     this.giveBack(slot);
     return true;
+  }
+
+  /** As `pin` (RowCache.C6). */
+  pinOwn(low: number, high: number, versionMin: number): number {
+    const slot = this.find(low, high);
+    if (slot === NO_SLOT) return NO_SLOT;
+    const at = slot * RECORD_WORDS + STATE;
+    const state = this.states[at] as number;
+    if (state === CLAIMED) return NO_SLOT;
+    const version = this.versionOf(slot);
+    const isFresh = version >= versionMin && version !== VERSION_NONE;
+    this.states[at] = (isFresh ? state + ONE_PIN : state) | MARK;
+    return isFresh ? slot : NO_SLOT;
+  }
+
+  /** As `unpin` (RowCache.C6). */
+  unpinOwn(slot: number): void {
+    const at = slot * RECORD_WORDS + STATE;
+    const state = this.states[at] as number;
+    assert(state >= ONE_PIN, "SharedRows.S1: a slot is unpinned as often as it was pinned");
+    this.states[at] = state - ONE_PIN;
   }
 
   /** Keeps readers from a row that is about to be written; false when it is pinned or claimed. */

@@ -21,7 +21,7 @@ import { BLOCK_BYTES } from "../../wire/frame.ts";
 import type { FunctionClient } from "../function-client.ts";
 import type { ParameterHandle } from "../parameter-handle.ts";
 import type { AnyRequest, Recut } from "../router/function-request.ts";
-import type { RowPlan, RowPlanner } from "../router/row-plan.ts";
+import type { RowFrame, RowPlan, RowPlanner } from "../router/row-plan.ts";
 import { requestOf } from "../router.ts";
 
 /** Some rows of a list, of one server as the placement of an epoch has it. */
@@ -216,22 +216,17 @@ class Calls {
     const { width, planner } = this.#options;
     const rows = plan.gradients(fields.gradients, width);
     const counts = fields.updates.length === 0 ? fields.updates : plan.words(fields.updates);
-    let rate = 0;
-    const note = (last: number): void => {
-      rate = last;
-    };
-    const requests = plan.frames(plan.rowCount).map((frame) => {
+    return this.#again(plan, acknowledged, (frame, note) => {
       const { keys, from, to } = frame;
       const updates = counts.length === 0 ? counts : counts.subarray(from, to);
       const request = { ...fields, pushKeys: keys, gradients: rows.subarray(from * width, to * width), updates };
       return requestOf(cachePush, {
         ...this.#to(frame),
         request,
-        answered: (answer) => note(answer.rate),
+        answered: ({ rate }) => note(rate),
         cutAgain: () => planner.again(keys, (next) => this.#pushAgain(next, request, note)),
       });
     });
-    return { requests, answered: () => acknowledged(rate) };
   }
 
   /** RowExchange.X5: an answer in which every row that the cache has is too far behind. */
@@ -249,11 +244,11 @@ class Calls {
   #rowsAgain(plan: RowPlan, into: Float32Array, filled: (rate: number) => void): Again {
     const { width, pullBound: bound, planner } = this.#options;
     const landed = plan.landing(into, width);
-    let rate = 0;
-    const note = (last: number): void => {
-      rate = last;
+    const ended = (rate: number): void => {
+      plan.deliver(landed, into, width);
+      filled(rate);
     };
-    const requests = plan.frames(plan.rowCount).map((frame) => {
+    return this.#again(plan, ended, (frame, note) => {
       const { keys, from, to } = frame;
       const own = landed.subarray(from * width, to * width);
       return requestOf(cacheSync, {
@@ -266,11 +261,15 @@ class Calls {
         cutAgain: () => planner.again(keys, (next) => this.#rowsAgain(next, own, note)),
       });
     });
-    const answered = (): void => {
-      plan.deliver(landed, into, width);
-      filled(rate);
+  }
+
+  /** A request for each frame of a plan, which notes the rate of its answer; `ended` gets the last of them. */
+  #again(plan: RowPlan, ended: (rate: number) => void, requestFor: (frame: RowFrame, note: (rate: number) => void) => AnyRequest): Again {
+    let last = 0;
+    const note = (rate: number): void => {
+      last = rate;
     };
-    return { requests, answered };
+    return { requests: plan.frames(plan.rowCount).map((frame) => requestFor(frame, note)), answered: () => ended(last) };
   }
 
   get #common(): { readonly parameter: number; readonly clock: number } {

@@ -14,11 +14,11 @@
 //
 // Invariants:
 //   SharedRows.S1. A pinned row is that of its key: it is neither evicted nor written until it is unpinned. Pins are
-//       taken and given back by atomic operations, and a slot is published after its row was written, so a reader sees
-//       all of a row or does not get it.
+//       taken and given back by atomic operations (or by the owner alone: RowCache.C6), and a slot is published after
+//       its row was written, so a reader sees all of a row or does not get it.
 //   SharedRows.S2. A reader in another thread may miss a row that is there, while others come and go. It never finds
 //       another key's.
-//   SharedRows.S3. `find`, `findAll`, `pin` and `unpin` allocate nothing and take no lock.
+//   SharedRows.S3. `find`, `findAll`, `findFresh`, `pin` and `unpin` allocate nothing and take no lock.
 
 import { assert } from "../../base/assert.ts";
 import { WORD_BYTES } from "../../kernel/elements.ts";
@@ -161,16 +161,24 @@ export class SharedRows {
     return NO_SLOT;
   }
 
+  /**
+   * As `pin`, and marks the row as used instead: for a reader that copies it, and sees by other means whether it was
+   * changed meanwhile. It has a second chance then; so has another one that has come to its slot since.
+   */
+  findFresh(low: number, high: number, versionMin: number): number {
+    const slot = this.find(low, high);
+    if (slot === NO_SLOT) return NO_SLOT;
+    const at = slot * RECORD_WORDS;
+    const version = this.records[at + VERSION] as number;
+    const state = this.states[at + STATE] as number;
+    if (version < versionMin || version === VERSION_NONE || state === CLAIMED) return NO_SLOT;
+    if ((state & MARK) === 0) Atomics.or(this.states, at + STATE, MARK); // a write takes the line from others
+    return slot;
+  }
+
   /** Whether a row stands in a slot. */
   isHeld(slot: number): boolean {
     return this.states[slot * RECORD_WORDS + STATE] !== CLAIMED;
-  }
-
-  /** A reader used a row without a pin: it has a second chance. So has another one that has come to its slot since. */
-  mark(slot: number): void {
-    const at = slot * RECORD_WORDS + STATE;
-    // A write takes the line from others.
-    if (((this.states[at] as number) & MARK) === 0) Atomics.or(this.states, at, MARK);
   }
 
   unpin(slot: number): void {

@@ -9,16 +9,10 @@
 import { WeighbridgeError } from "../../base/errors.ts";
 import type { CallFate } from "../../peer/call.ts";
 import type { ArenaSpans } from "../arena-spans.ts";
-import type { PendingUpdates } from "./pending-updates.ts";
+import type { PendingUpdates, TakenUpdates } from "./pending-updates.ts";
 
-/** Rows of one push, in memory of their own. */
-export type UnsettledPush = {
-  readonly server: number;
-  readonly keys: BigUint64Array;
-  readonly gradients: Float32Array;
-  readonly updates: Uint32Array;
-  readonly fate: CallFate;
-};
+/** Rows of one push. */
+export type UnsettledPush = TakenUpdates & { readonly server: number; readonly fate: CallFate };
 
 export class UnsettledPushes {
   #pushes: UnsettledPush[] = [];
@@ -54,6 +48,7 @@ export class UnsettledPushes {
     throw new WeighbridgeError(
       "LINK_LOST",
       `${what}; it cannot say any more whether it has them: they may have been applied, and are not sent again`,
+      { outcome: "unknown" },
     );
   }
 
@@ -61,6 +56,7 @@ export class UnsettledPushes {
   get error(): WeighbridgeError {
     const servers = this.servers.join(", ");
     const what = `updates of ${this.rowCount} rows had left for server ${servers} when it was taken for dead`;
-    return new WeighbridgeError("NODE_DEAD", `${what}; whether it has them is known when it is back`, { retryable: true });
+    const message = `${what}; whether it has them is known when it is back`;
+    return new WeighbridgeError("NODE_DEAD", message, { retryable: true, outcome: "unknown" });
   }
 }

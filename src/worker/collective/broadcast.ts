@@ -3,77 +3,48 @@
 
 import { bytesOf } from "../../kernel/element-loops.ts";
 import { CollectiveKind, PART_BYTES } from "../../wire/collective-frame.ts";
-import { Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";
-import type { PartStream } from "./part-stream.ts";
-import { partsOf } from "./ring-cursor.ts";
+import type { OperationContext } from "./operation.ts";
+import { type PartCursor, RingOperation } from "./ring-operation.ts";
 
-export class Broadcast extends Operation {
-  readonly #values: Float32Array;
+const PART_LENGTH = PART_BYTES / Float32Array.BYTES_PER_ELEMENT;
+
+export class Broadcast extends RingOperation {
   readonly #rootPosition: number;
-  #context: OperationContext | undefined;
-  #left = 0;
-  #stream: PartStream | undefined;
-  #parts: Iterator<{ readonly from: number; readonly to: number }, undefined> | undefined;
-  /** The part that comes next; undefined when none does. */
-  #next: { readonly from: number; readonly to: number } | undefined;
-  #nextIndex = 0;
 
   constructor(values: Float32Array, root: { readonly rank: number; readonly position: number }) {
-    super({ kind: CollectiveKind.BROADCAST, root: root.rank, length: values.length });
-    this.#values = values;
+    super(values, CollectiveKind.BROADCAST, root.rank);
     this.#rootPosition = root.position;
   }
 
-  get isIntact(): boolean {
-    return this.#values.length === this.length;
-  }
-
-  begin(context: OperationContext): void {
+  protected start(context: OperationContext): void {
     const { position, memberCount } = context;
     const distance = (position - this.#rootPosition + memberCount) % memberCount;
-    this.#context = context;
-    this.#left = (position + memberCount - 1) % memberCount;
-    if (distance < memberCount - 1) this.#stream = context.streamTo((position + 1) % memberCount, this);
-    // One at least, so that who calls something else is found.
-    const parts = this.length === 0 ? [{ from: 0, to: 0 }] : partsOf(0, this.length, PART_BYTES / Float32Array.BYTES_PER_ELEMENT);
-    if (distance === 0) {
-      for (const { from, to } of parts) this.#stream?.push(bytesOf(this.#values, from, to));
-      return;
-    }
-    this.#parts = parts[Symbol.iterator]() as Iterator<{ readonly from: number; readonly to: number }, undefined>;
-    this.#next = this.#parts.next().value;
+    const right = distance < memberCount - 1 ? this.streamRight(context) : undefined;
+    const parts = new BroadcastCursor(this.length);
+    if (distance > 0) this.cursor = parts;
+    else for (; !parts.isOver; parts.advance()) right?.push(bytesOf(this.values, parts.from, parts.to));
+  }
+}
+
+/** One part after the other; one at least, so that who calls something else is found. */
+class BroadcastCursor implements PartCursor {
+  from = 0;
+  to: number;
+  index = 0;
+  isOver = false;
+  readonly isPartial = false;
+  readonly isHandedOn = true;
+  readonly #length: number;
+
+  constructor(length: number) {
+    this.#length = length;
+    this.to = Math.min(length, PART_LENGTH);
   }
 
-  destination(from: number, label: PartLabel, byteCount: number): Uint8Array | undefined {
-    const next = this.#next;
-    return next !== undefined && this.#isNext(from, label, byteCount) ? bytesOf(this.#values, next.from, next.to) : undefined;
-  }
-
-  take(from: number, label: PartLabel, payload: Uint8Array): void {
-    const next = this.#next;
-    if (next === undefined || !this.#isNext(from, label, payload.length)) throw unexpectedPart(this, from, label, payload.length);
-    const own = bytesOf(this.#values, next.from, next.to);
-    if (payload.buffer !== own.buffer || payload.byteOffset !== own.byteOffset) own.set(payload);
-    this.#nextIndex++;
-    this.#next = this.#parts?.next().value;
-    this.#stream?.push(own);
-    this.acknowledged();
-  }
-
-  acknowledged(): void {
-    if (this.#next === undefined && (this.#stream?.isIdle ?? true)) this.#context?.finished(this);
-  }
-
-  awaited(): number[] {
-    return this.#next === undefined ? [] : [this.#left];
-  }
-
-  *streams(): Iterable<PartStream> {
-    if (this.#stream !== undefined) yield this.#stream;
-  }
-
-  #isNext(from: number, { index }: PartLabel, byteCount: number): boolean {
-    const next = this.#next;
-    return next !== undefined && from === this.#left && index === this.#nextIndex && byteCount === 4 * (next.to - next.from);
+  advance(): void {
+    this.index++;
+    this.from = this.to;
+    this.to = Math.min(this.#length, this.from + PART_LENGTH);
+    this.isOver = this.from === this.#length;
   }
 }

@@ -81,6 +81,11 @@ export class CollectiveGroup implements OperationContext {
     return this.#end?.error;
   }
 
+  /** Whether an operation is open: parts of it may have to leave, or to come. */
+  get isBusy(): boolean {
+    return this.#operations.size > 0;
+  }
+
   /** Gives the operation its number and begins it, now or when earlier ones are done. */
   call(operation: Operation): void {
     operation.sequence = this.#next++;
@@ -237,7 +242,7 @@ export class CollectiveGroup implements OperationContext {
     for (const [sequence, operation] of [...this.#operations]) {
       if (sequence < end.from) continue;
       this.#operations.delete(sequence);
-      for (const stream of operation.streams()) if (stream.revoke(over)) cut.add(stream.channel);
+      for (const stream of operation.streams) if (stream.revoke(over)) cut.add(stream.channel);
       for (const [channel, landing] of this.#landings) if (landing === operation) cut.add(channel);
       operation.done.reject(end.error);
     }

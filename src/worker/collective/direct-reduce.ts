@@ -5,31 +5,26 @@
 import { addElements, bytesOf, elementsOf } from "../../kernel/element-loops.ts";
 import { copyElements, type RowArray } from "../../kernel/row-element.ts";
 import { CollectiveKind } from "../../wire/collective-frame.ts";
-import { Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";
-import type { PartStream } from "./part-stream.ts";
+import { ArrayOperation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";
 
-export class DirectReduce extends Operation {
-  readonly #values: RowArray;
+export class DirectReduce extends ArrayOperation {
   /** By position; this member's own are undefined. */
   readonly #parts: (RowArray | undefined)[] = [];
-  #context: OperationContext | undefined;
   #awaitedCount = 0;
 
   constructor(values: RowArray, root: number) {
-    super({ kind: CollectiveKind.ALL_REDUCE, root, length: values.length });
-    this.#values = values;
+    super(values, CollectiveKind.ALL_REDUCE, root);
   }
 
-  get isIntact(): boolean {
-    return this.#values.length === this.length;
-  }
-
-  begin(context: OperationContext): void {
+  protected start(context: OperationContext): void {
     const { position, memberCount } = context;
-    this.#context = context;
     this.#awaitedCount = memberCount - 1;
-    const copy = this.#values.slice();
+    const copy = this.values.slice(); // what becomes of it once it has left is nobody's concern
     for (let to = 0; to < memberCount; to++) if (to !== position) context.streamTo(to, this).push(bytesOf(copy, 0, copy.length));
+  }
+
+  protected get isComplete(): boolean {
+    return this.#awaitedCount === 0;
   }
 
   destination(): undefined {
@@ -37,28 +32,23 @@ export class DirectReduce extends Operation {
   }
 
   take(from: number, label: PartLabel, payload: Uint8Array): void {
-    if (label.index !== 0 || this.#parts[from] !== undefined || payload.length !== this.#values.byteLength)
+    if (label.index !== 0 || this.#parts[from] !== undefined || payload.length !== this.values.byteLength)
       throw unexpectedPart(this, from, label, payload.length);
-    this.#parts[from] = elementsOf(this.#values, payload.slice());
+    this.#parts[from] = elementsOf(this.values, payload.slice());
     this.#awaitedCount--;
-    if (this.#awaitedCount > 0) return;
-    this.#sum();
-    this.#context?.finished(this);
+    if (this.isComplete) this.#sum();
+    this.endIfDone();
   }
 
-  acknowledged(): void {} // the copies that left are nobody's concern
-
   awaited(): number[] {
-    const { position = 0, memberCount = 0 } = this.#context ?? {};
+    const { position = 0, memberCount = 0 } = this.context ?? {};
     return Array.from({ length: memberCount }, (_, i) => i).filter((i) => i !== position && this.#parts[i] === undefined);
   }
 
-  *streams(): Iterable<PartStream> {}
-
   /** In the order of positions: the same bits at every member. */
   #sum(): void {
-    const values = this.#values;
-    const position = this.#context?.position ?? 0;
+    const values = this.values;
+    const position = this.context?.position ?? 0;
     const [first = values] = this.#parts;
     for (let i = 1; i <= this.#parts.length || i <= position; i++) {
       const addend = i === position ? values : this.#parts[i];

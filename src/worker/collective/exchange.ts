@@ -2,7 +2,6 @@
 
 import { CollectiveKind, PART_BYTES } from "../../wire/collective-frame.ts";
 import { Operation, type OperationContext, type PartLabel, unexpectedPart } from "./operation.ts";
-import type { PartStream } from "./part-stream.ts";
 
 /** To one member. */
 export const EXCHANGE_BYTES_MAX: number = 2 ** 30;
@@ -13,8 +12,6 @@ export class Exchange extends Operation {
   readonly #outgoing: readonly Uint8Array[];
   readonly #outgoingBytes: readonly number[];
   readonly #incoming: Incoming[] = [];
-  readonly #streams: PartStream[] = [];
-  #context: OperationContext | undefined;
   #awaitedCount = 0;
 
   constructor(outgoing: readonly Uint8Array[]) {
@@ -32,18 +29,19 @@ export class Exchange extends Operation {
     return this.#incoming.map(({ bytes }, i) => bytes ?? this.#outgoing[i] ?? new Uint8Array(0));
   }
 
-  begin(context: OperationContext): void {
-    const { position, memberCount } = context;
-    this.#context = context;
+  protected start({ position, memberCount }: OperationContext): void {
     this.#awaitedCount = memberCount - 1;
     for (let i = 0; i < memberCount; i++) this.#incoming.push({ bytes: undefined, fill: 0, nextIndex: 0, isWhole: i === position });
     for (const [to, bytes] of this.#outgoing.entries()) {
       if (to === position) continue;
-      const stream = context.streamTo(to, this);
-      this.#streams.push(stream);
+      const stream = this.streamTo(to);
       // One at least.
       for (let at = 0; at === 0 || at < bytes.length; at += PART_BYTES) stream.push(bytes.subarray(at, at + PART_BYTES));
     }
+  }
+
+  protected get isComplete(): boolean {
+    return this.#awaitedCount === 0;
   }
 
   override lengthTo(position: number): number {
@@ -67,19 +65,11 @@ export class Exchange extends Operation {
     if (incoming.fill < incoming.bytes.length) return;
     incoming.isWhole = true;
     this.#awaitedCount--;
-    this.acknowledged();
-  }
-
-  acknowledged(): void {
-    if (this.#awaitedCount === 0 && this.#streams.every(({ isIdle }) => isIdle)) this.#context?.finished(this);
+    this.endIfDone();
   }
 
   awaited(): number[] {
     return [...this.#incoming.keys()].filter((i) => this.#incoming[i]?.isWhole === false);
-  }
-
-  streams(): Iterable<PartStream> {
-    return this.#streams;
   }
 }
 

@@ -7,8 +7,10 @@
 //   Operation.O2. Until the operation has ended, its arrays belong to it: parts leave from them, and land in them.
 //       After that nothing touches them.
 
+import { assert } from "../../base/assert.ts";
 import { Deferred } from "../../base/deferred.ts";
 import { badRequest, type WeighbridgeError } from "../../base/errors.ts";
+import type { RowArray } from "../../kernel/row-element.ts";
 import { CollectiveKind } from "../../wire/collective-frame.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
 import type { PartStream } from "./part-stream.ts";
@@ -52,6 +54,10 @@ export abstract class Operation {
   /** Given when it is called. */
   sequence = 0;
   hasBegun = false;
+  /** The streams whose parts refer to the caller's memory. */
+  readonly streams: PartStream[] = [];
+  /** Undefined before it begins. */
+  protected context: OperationContext | undefined;
 
   constructor({ kind, root = 0, length }: OperationSubject) {
     this.kind = kind;
@@ -63,7 +69,16 @@ export abstract class Operation {
   abstract readonly isIntact: boolean;
 
   /** Sends what can be sent at once. */
-  abstract begin(context: OperationContext): void;
+  begin(context: OperationContext): void {
+    this.context = context;
+    this.start(context);
+  }
+
+  /** As `begin`, for the kinds. */
+  protected abstract start(context: OperationContext): void;
+
+  /** Whether all parts have come that have to. */
+  protected abstract readonly isComplete: boolean;
 
   /** Where this part's payload may land; undefined: in the link's buffer. Also called for parts that came before. */
   abstract destination(from: number, label: PartLabel, byteCount: number): Uint8Array | undefined;
@@ -73,14 +88,21 @@ export abstract class Operation {
    */
   abstract take(from: number, label: PartLabel, payload: Uint8Array): void;
 
-  /** A part that left was taken; the stream says whether more are on their way. */
-  abstract acknowledged(): void;
+  /** Ends it once all parts have come, and those that left from the caller's memory were taken. */
+  endIfDone(): void {
+    if (this.isComplete && this.streams.every(({ isIdle }) => isIdle)) this.context?.finished(this);
+  }
 
   /** The members of which parts are missing. */
   abstract awaited(): number[];
 
-  /** The streams whose parts refer to the caller's memory. */
-  abstract streams(): Iterable<PartStream>;
+  /** A stream of parts from the caller's memory to the member at this position. */
+  protected streamTo(position: number): PartStream {
+    assert(this.context !== undefined, "an operation sends once it begins");
+    const stream = this.context.streamTo(position, this);
+    this.streams.push(stream);
+    return stream;
+  }
 
   /** What parts to this member say the length is. */
   lengthTo(_position: number): number {
@@ -96,6 +118,20 @@ export abstract class Operation {
     const isSame =
       label.kind === this.kind && label.root === this.root && (this.kind === CollectiveKind.EXCHANGE || label.length === this.length);
     return isSame ? undefined : describeSubject(label);
+  }
+}
+
+/** An operation over one array of each member, which all have the same length. */
+export abstract class ArrayOperation extends Operation {
+  protected readonly values: RowArray;
+
+  constructor(values: RowArray, kind: CollectiveKind, root: number) {
+    super({ kind, root, length: values.length });
+    this.values = values;
+  }
+
+  get isIntact(): boolean {
+    return this.values.length === this.length;
   }
 }
 

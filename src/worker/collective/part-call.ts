@@ -6,6 +6,7 @@ import type { WeighbridgeError } from "../../base/errors.ts";
 import { collectivePart } from "../../contracts/collective.ts";
 import { Call, detachedError } from "../../peer/call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX } from "../../peer/frame-batch.ts";
+import { writeFrame } from "../../peer/function-call.ts";
 import { CollectiveKind } from "../../wire/collective-frame.ts";
 import type { FrameHeader } from "../../wire/frame.ts";
 import { encodeJson } from "../../wire/json-body.ts";
@@ -81,14 +82,7 @@ export class PartCall extends Call {
     } else {
       header.flags = CollectiveKind.OVER;
     }
-    if (payload.length <= INLINE_BYTES_MAX) {
-      const at = batch.begin(header, payload.length);
-      batch.page.bytes.set(payload, at);
-      return;
-    }
-    batch.begin(header, 0);
-    batch.attach(payload);
-    batch.pad(payload.length);
+    writeFrame(header, batch, [payload], payload.length);
   }
 
   get isIntact(): boolean {

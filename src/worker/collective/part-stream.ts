@@ -77,6 +77,6 @@ export class PartStream {
     this.#open.delete(call);
     const next = this.#waiting.shift();
     if (next !== undefined) this.#send(next);
-    this.#options.operation.acknowledged();
+    this.#options.operation.endIfDone();
   }
 }

@@ -30,7 +30,9 @@ export type ModelSpan = {
   readonly toMs: number;
 };
 
+/** How long the work for a key took. */
 export type KeyTimes = { readonly rounds: number; readonly reduceMs: number; readonly handOutMs: number; readonly exchangeMs: number };
+/** How long a device computed and waited. */
 export type DeviceTimes = {
   readonly pushes: number;
   readonly pulls: number;

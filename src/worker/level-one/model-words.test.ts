@@ -11,11 +11,13 @@ function kept(thrown: unknown): WeighbridgeError {
   return new ModelWords(memory, 1).failure(number);
 }
 
-test("a failure is what it was in every thread: code, message, detail, and whether to try again", () => {
+test("a failure is what it was in every thread: code, message, detail, whether to try again, and what became of an update", () => {
   const failure = kept(new WeighbridgeError("NODE_DEAD", "device 3 has ended:\nit fell over", { retryable: true, detail: { device: 3 } }));
   assert.deepEqual([failure.code, failure.retryable, failure.detail], ["NODE_DEAD", true, { device: 3 }]);
   assert.equal(failure.message, "device 3 has ended:\nit fell over");
-  assert.equal(kept(new WeighbridgeError("CLOSED", "it")).retryable, false);
+  const { retryable, outcome } = kept(new WeighbridgeError("CLOSED", "it"));
+  assert.deepEqual([retryable, outcome], [false, undefined]);
+  assert.equal(kept(new WeighbridgeError("LINK_LOST", "it", { outcome: "unknown" })).outcome, "unknown");
   assert.deepEqual([kept("words").code, kept("words").message], ["HANDLER_FAILED", "words"]);
 });
 

@@ -14,7 +14,7 @@
 //       at most LOCK_WAIT_MS_MAX; then its holder has ended, and the model is broken.
 //   ModelWords.W3. A thread that sleeps has found nothing to do, under the lock. The next with work rings it.
 
-import { asError, type ErrorCode, WeighbridgeError } from "../../base/errors.ts";
+import { asError, type ErrorCode, type UpdateOutcome, WeighbridgeError } from "../../base/errors.ts";
 import { WORD_BYTES } from "../../kernel/elements.ts";
 
 export const DEVICES_MAX = 64;
@@ -358,7 +358,8 @@ export class ModelWords {
     this.words[FAILURE_COUNT] = number;
     const at = this.#failureAt(number);
     const error = asError(thrown, "HANDLER_FAILED");
-    const text = [error.code, Number(error.retryable), detailText(error.detail), error.message].join("\n").slice(0, FAILURE_WORDS - 1);
+    const { code, retryable, outcome = "", detail, message } = error;
+    const text = [code, Number(retryable), outcome, detailText(detail), message].join("\n").slice(0, FAILURE_WORDS - 1);
     this.words[at] = text.length;
     for (let i = 0; i < text.length; i++) this.words[at + 1 + i] = text.charCodeAt(i);
     return number;
@@ -367,8 +368,12 @@ export class ModelWords {
   failure(number: number): WeighbridgeError {
     const at = this.#failureAt(number);
     const text = String.fromCharCode(...this.words.subarray(at + 1, at + 1 + (this.words[at] as number)));
-    const [code = "", retryable = "", detail = "", ...message] = text.split("\n");
-    const options = { retryable: retryable === "1", detail: detail === "" ? undefined : (JSON.parse(detail) as unknown) };
+    const [code = "", retryable = "", outcome = "", detail = "", ...message] = text.split("\n");
+    const options = {
+      retryable: retryable === "1",
+      outcome: outcome === "" ? undefined : (outcome as UpdateOutcome),
+      detail: detail === "" ? undefined : (JSON.parse(detail) as unknown),
+    };
     return new WeighbridgeError(code as ErrorCode, message.join("\n"), options);
   }
 

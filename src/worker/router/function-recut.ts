@@ -2,10 +2,11 @@
 // because the placement has changed, it was cut before the placement changed and has not left yet, or it was applied
 // and its answer was lost. The router sends what is made here.
 
-import { asError, type WeighbridgeError } from "../../base/errors.ts";
-import { type CallFate, detachedError } from "../../peer/call.ts";
+import { asError, type UpdateOutcome, type WeighbridgeError, withOutcome } from "../../base/errors.ts";
+import type { Contract } from "../../contracts/contract.ts";
+import { detachedError } from "../../peer/call.ts";
 import { namedFailure } from "../call-failures.ts";
-import { partlyApplied } from "../part-outcome.ts";
+import { jointOutcome, partlyApplied } from "../part-outcome.ts";
 import type { RequestOwner, RoutedRequest } from "../router.ts";
 import type { Recut } from "./function-request.ts";
 
@@ -30,7 +31,7 @@ export function cutAgain(
     return requestsOf(request, recut, isApplied);
   } catch (thrown) {
     recut?.release();
-    const error = isApplied ? partlyApplied(asError(thrown, "BAD_REQUEST")) : asError(thrown, "BAD_REQUEST");
+    const error = endedAs(isApplied ? "applied" : "not-applied", asError(thrown, "BAD_REQUEST"), fn);
     options.failed?.(error);
     request.end(namedFailure(error, fn, subject));
     return [];
@@ -41,15 +42,14 @@ function requestsOf(replaced: RoutedRequest, recut: Recut, wasApplied: boolean):
   const { options, fn, router, subject } = replaced;
   let open = recut.requests.length;
   let failure: WeighbridgeError | undefined;
-  let isApplied = wasApplied; // some of it, or perhaps
   const owner: RequestOwner = {
-    ended: (error?: WeighbridgeError, fate?: CallFate): void => {
-      if (error === undefined || fate !== undefined) isApplied = true;
+    ended: (error?: WeighbridgeError): void => {
       failure ??= error;
       if (--open > 0) return;
       if (failure === undefined) failure = errorOf(() => recut.answered?.());
       recut.release();
-      const told = failure !== undefined && fn.isUpdate && isApplied ? partlyApplied(failure) : failure;
+      const outcome = wasApplied ? "applied" : jointOutcome(requests);
+      const told = failure === undefined ? undefined : endedAs(outcome, failure, fn);
       if (told !== undefined) options.failed?.(told);
       replaced.end(told);
     },
@@ -57,7 +57,14 @@ function requestsOf(replaced: RoutedRequest, recut: Recut, wasApplied: boolean):
   };
   const requests = recut.requests.map((each) => router.routed(each, subject, owner));
   for (const each of requests) each.order = replaced.order;
+  if (!wasApplied && fn.isUpdate) replaced.replacedBy = requests;
   return requests;
+}
+
+/** The failure of a request that was cut again, where that is what became of its update. */
+function endedAs(outcome: UpdateOutcome | undefined, failure: WeighbridgeError, { isUpdate }: Contract): WeighbridgeError {
+  if (!isUpdate || outcome === undefined) return failure;
+  return withOutcome(outcome === "not-applied" ? failure : partlyApplied(failure), outcome);
 }
 
 /** Fails what was to be sent again and cannot be. */

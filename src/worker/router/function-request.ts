@@ -7,16 +7,15 @@ import type { CallFate } from "../../peer/call.ts";
 import type { Fields, FieldValues } from "../../wire/function-schema.ts";
 import type { Route } from "./server-directory.ts";
 
+/** How a call of a function is sent. */
 export type FunctionCallSettings = {
   /** Higher overtakes lower between frames. Defaults to 0. */
   readonly priority?: number | undefined;
-  /** Reads follow this worker's own updates of the same scope. */
+  /** @internal Reads follow this worker's own updates of the same scope. */
   readonly scope?: number | undefined;
   /** Where a response lands that is one array. */
   readonly into?: ArrayBufferView | undefined;
-  /** `answered` copies the response: a small one is shown where it was read, and never lands in `into`. */
-  readonly passing?: boolean | undefined;
-  /** What its bytes are counted as; left out: as the function's. */
+  /** @internal What its bytes are counted as; left out: as the function's. */
   readonly countedAs?: string | undefined;
 };
 

@@ -3,14 +3,16 @@
 // router's invariants hold (Router.R1 to R6).
 
 import type { WaitOptions } from "../../base/deferred.ts";
-import { badArgument, WeighbridgeError } from "../../base/errors.ts";
+import { badArgument, WeighbridgeError, withOutcome } from "../../base/errors.ts";
 import { type Cuts, problemWithCuts, type Slicer, sliceByRange, soleOwner } from "../../keys/key-list.ts";
 import { detachedError } from "../../peer/call.ts";
+import { outcomeOf } from "../../peer/call-outcome.ts";
+import { failedUpdate } from "../../peer/unheard-update.ts";
 import { idOf, nameOf } from "../../wire/node-id.ts";
 import type { KvRouter } from "../kv-arrays.ts";
 import { FloatWindow } from "../kv-landing.ts";
 import { cutPart, eachPart, fitsOneFrame, type KvCall, type KvRequest } from "../kv-request.ts";
-import { partsFailure } from "../part-outcome.ts";
+import { updateFailure } from "../part-outcome.ts";
 import type { Router } from "../router.ts";
 import { cutKvAgain } from "./kv-recut.ts";
 
@@ -44,7 +46,16 @@ export class KvRoutes implements KvRouter {
     const router = this.#router;
     request.order = ++router.order;
     const isWhole = router.held === undefined && request.special?.slicer === undefined && fitsOneFrame(request);
-    if (!isWhole || !submitWhole(request, router)) this.#submitParts(request);
+    if (!isWhole || !submitWhole(request, router)) this.#submitOther(request);
+  }
+
+  /** Not in `submit`, which V8 inlines into the path of a small request only while it is short. */
+  #submitOther(request: KvRequest): void {
+    try {
+      this.#submitParts(request);
+    } catch (thrown) {
+      throw request.sent === undefined ? thrown : failedUpdate(thrown);
+    }
   }
 
   #submitParts(request: KvRequest): void {
@@ -69,7 +80,7 @@ export class KvRoutes implements KvRouter {
   #submitCut(request: KvRequest, cuts: Cuts, isForced = false): void {
     const restarted = this.#restartedAmong(request, (_, i) => cuts[i] !== cuts[i + 1]);
     if (restarted.length > 0) {
-      this.#router.clock.soon(() => request.owner.ended(request, lostError(restarted)));
+      this.#router.clock.soon(() => request.owner.ended(request, notSentBy(request, lostError(restarted))));
       return;
     }
     const callsOfRank: (readonly KvCall[])[] = [];
@@ -101,7 +112,7 @@ export class KvRoutes implements KvRouter {
   kvEnded(request: KvRequest, failure: WeighbridgeError | undefined): void {
     const router = this.#router;
     if (request.sent !== undefined) router.openUpdates--;
-    request.owner.ended(request, failure === undefined ? undefined : partsFailure(failure, request.outcomes ?? []));
+    request.owner.ended(request, failure === undefined || request.sent === undefined ? failure : failureOf(request, failure));
     if (router.held !== undefined) router.sendAgainSoon();
   }
 
@@ -153,7 +164,11 @@ export class KvRoutes implements KvRouter {
     request.replaceRefused(refused.length, failure === undefined ? callCount : 1);
     if (request.sent !== undefined) this.#router.openUpdates++;
     if (failure === undefined) this.#send(callsOfRank);
-    else request.frameFailed(failure);
+    else {
+      const [rank = 0] = restarted;
+      if (request.sent !== undefined) request.note(rank, "not-applied");
+      request.frameFailed(failure);
+    }
   }
 
   /** Sends what waited for the placement. */
@@ -192,6 +207,18 @@ function submitWhole(request: KvRequest, router: Router): boolean {
   if (request.sent !== undefined) router.openUpdates++;
   channel.send(request, true);
   return true;
+}
+
+/** The failure of an update, with what became of it. One in one frame is its own call, and has noted nothing. */
+function failureOf(request: KvRequest, failure: WeighbridgeError): WeighbridgeError {
+  const { outcomes } = request;
+  const told = outcomes === undefined ? withOutcome(failure, outcomeOf(failure, [request])) : updateFailure(failure, outcomes);
+  return failedUpdate(told) as WeighbridgeError;
+}
+
+/** That of a request of which nothing was sent. */
+function notSentBy({ sent }: KvRequest, failure: WeighbridgeError): WeighbridgeError {
+  return sent === undefined ? failure : withOutcome(failure, "not-applied");
 }
 
 /** Router.R6 */

@@ -28,6 +28,7 @@ import { type PartitionKernels, partitionScratchBytes, simdPartitionKernels } fr
 import { SimdKernels } from "../../kernel/simd-kernels.ts";
 import { PART_BITS, PART_COUNT, Placement, partOf } from "../../keys/placement.ts";
 import { sortKeys } from "../../keys/sort-keys.ts";
+import { ArenaSpans } from "../arena-spans.ts";
 
 const OWNER_BYTES = 2;
 /** Rows are copied out of the caller's array, and into it, by so many bytes: a small share of a second-level cache. */
@@ -137,9 +138,12 @@ export class RowPlanner {
     }
   }
 
-  /** `isAscending`: keys ascend in every part, and lie in the arena. Throws ARENA_FULL, nothing left behind. */
-  plan(keys: BigUint64Array, isAscending = false): RowPlan {
-    const plan = new RowPlan(this, keys, isAscending);
+  /**
+   * `isAscending`: keys ascend in every part, and lie in the arena. `spans`: what the plan allocates, with more of the
+   * same call. Throws ARENA_FULL, nothing left behind.
+   */
+  plan(keys: BigUint64Array, isAscending = false, spans: ArenaSpans = new ArenaSpans(this.arena)): RowPlan {
+    const plan = new RowPlan(this, keys, isAscending, spans);
     try {
       plan.prepare();
       return plan;
@@ -161,7 +165,7 @@ export class RowPlan {
   readonly #planner: RowPlanner;
   readonly #keys: BigUint64Array;
   readonly #isAscending: boolean;
-  readonly #spans: { readonly address: number; readonly byteCount: number }[] = [];
+  readonly #spans: ArenaSpans;
   #uniqueCount: number;
   /** For each of the caller's keys its index among the unique ones; 0 when they all are. */
   #indexes = 0;
@@ -170,8 +174,9 @@ export class RowPlan {
   /** For each of the caller's keys its row in the order of the parts; 0 when that is the same order. */
   #positions = 0;
 
-  constructor(planner: RowPlanner, keys: BigUint64Array, isAscending: boolean) {
+  constructor(planner: RowPlanner, keys: BigUint64Array, isAscending: boolean, spans: ArenaSpans) {
     this.#planner = planner;
+    this.#spans = spans;
     this.#keys = keys;
     this.#isAscending = isAscending;
     this.keyCount = keys.length;
@@ -188,7 +193,7 @@ export class RowPlan {
     const { arena, placement } = this.#planner;
     const { keyCount } = this;
     this.epoch = placement.epoch;
-    const keys = this.#take(keyCount * KEY_BYTES);
+    const keys = this.#spans.take(keyCount * KEY_BYTES);
     this.keysAddress = keys;
     new BigUint64Array(arena.memory.buffer, keys, keyCount).set(this.#keys);
     this.#findDuplicates(keys);
@@ -220,7 +225,7 @@ export class RowPlan {
   gradients(values: Float32Array, width: number, merge?: MergeNumber | RowJoin): Float32Array {
     if (this.#isAsGiven) return values;
     const { arena, duplicates, partition } = this.#planner;
-    const rows = this.#take(this.#uniqueCount * width * FLOAT_BYTES);
+    const rows = this.#spans.take(this.#uniqueCount * width * FLOAT_BYTES);
     const piece = this.#takePiece(width);
     let known = 0;
     for (let from = 0; from < this.keyCount; from += piece.rowCount) {
@@ -253,7 +258,7 @@ export class RowPlan {
 
   /** Where the rows of the parts land, one after the other; `deliver` brings them to the caller's array. */
   landing(into: Float32Array, width: number): Float32Array {
-    return this.#isAsGiven ? into : this.#floatsAt(this.#take(this.#uniqueCount * width * FLOAT_BYTES), this.#uniqueCount * width);
+    return this.#isAsGiven ? into : this.#floatsAt(this.#spans.take(this.#uniqueCount * width * FLOAT_BYTES), this.#uniqueCount * width);
   }
 
   /** Fills `into`, a row for each of the caller's keys, from what came in. */
@@ -270,14 +275,14 @@ export class RowPlan {
   /** Where a list of one u32 per row, in part order, stands as a list with one per key of the caller. */
   wordsForCaller(words: number): number {
     if (this.#isAsGiven) return words;
-    const list = this.#take(this.keyCount * INDEX_BYTES);
+    const list = this.#spans.take(this.keyCount * INDEX_BYTES);
     this.#planner.partition.gatherByIndex(words, this.#positions, this.keyCount, 1, list);
     return list;
   }
 
   /** Gives the memory back, once no call of the plan is open (RowPlan.R2). */
   release(): void {
-    for (const { address, byteCount } of this.#spans.splice(0)) this.#planner.arena.release(address, byteCount);
+    this.#spans.release();
   }
 
   /** Whether the caller's arrays can be sent and filled as they are. */
@@ -287,8 +292,8 @@ export class RowPlan {
 
   #findDuplicates(keys: number): void {
     const { keyCount } = this;
-    const scratch = this.#take(duplicateScratchBytes(keyCount));
-    const indexes = this.#take(keyCount * INDEX_BYTES);
+    const scratch = this.#spans.take(duplicateScratchBytes(keyCount));
+    const indexes = this.#spans.take(keyCount * INDEX_BYTES);
     this.#uniqueCount = this.#planner.duplicates.findDuplicates(keys, keyCount, this.#planner.secret, scratch, keys, indexes) >>> 0;
     if (this.#uniqueCount < keyCount) this.#indexes = indexes;
   }
@@ -297,7 +302,7 @@ export class RowPlan {
     const { arena } = this.#planner;
     const keyCount = this.#uniqueCount;
     if (this.#planner.kernels.checkAscending(keys, keyCount) < 0) return;
-    this.#sources = this.#take(keyCount * INDEX_BYTES);
+    this.#sources = this.#spans.take(keyCount * INDEX_BYTES);
     const { words } = arena;
     sortKeys(
       words.subarray(keys >>> 2, (keys >>> 2) + 2 * keyCount),
@@ -309,10 +314,10 @@ export class RowPlan {
     const { arena, partition, owners } = this.#planner;
     const keyCount = this.#uniqueCount;
     const ownerCount = placement.servers.length;
-    const scratch = this.#take(partitionScratchBytes({ keyCount, ownerCount }));
-    const spans = this.#take((ownerCount + 1) * INDEX_BYTES);
-    const sorted = this.#take(keyCount * KEY_BYTES);
-    const sources = this.#take(keyCount * INDEX_BYTES);
+    const scratch = this.#spans.take(partitionScratchBytes({ keyCount, ownerCount }));
+    const spans = this.#spans.take((ownerCount + 1) * INDEX_BYTES);
+    const sorted = this.#spans.take(keyCount * KEY_BYTES);
+    const sources = this.#spans.take(keyCount * INDEX_BYTES);
     partition.partitionKeys(keys, keyCount, owners, PART_BITS, ownerCount, scratch, spans, sorted, sources);
     const parts: RowPart[] = [];
     placement.servers.forEach((server, owner) => {
@@ -335,25 +340,19 @@ export class RowPlan {
       return;
     }
     const { words } = this.#planner.arena;
-    const ofUnique = this.#take(this.#uniqueCount * INDEX_BYTES);
+    const ofUnique = this.#spans.take(this.#uniqueCount * INDEX_BYTES);
     const [first, sources] = [ofUnique >>> 2, this.#sources >>> 2];
     for (let position = 0; position < this.#uniqueCount; position++) words[first + (words[sources + position] as number)] = position;
     this.#positions = ofUnique;
     if (this.#indexes === 0) return;
-    this.#positions = this.#take(this.keyCount * INDEX_BYTES);
+    this.#positions = this.#spans.take(this.keyCount * INDEX_BYTES);
     this.#planner.partition.gatherByIndex(ofUnique, this.#indexes, this.keyCount, 1, this.#positions);
   }
 
   /** A few rows' worth of memory that stays in the cache while the caller's array goes through it. */
   #takePiece(width: number): { readonly address: number; readonly rowCount: number } {
     const rowCount = Math.max(1, Math.min(this.keyCount, Math.floor(PIECE_BYTES / (width * FLOAT_BYTES))));
-    return { address: this.#take(PIECE_OFFSET + rowCount * width * FLOAT_BYTES) + PIECE_OFFSET, rowCount };
-  }
-
-  #take(byteCount: number): number {
-    const span = { address: this.#planner.arena.allocate(Math.max(1, byteCount)), byteCount: Math.max(1, byteCount) };
-    this.#spans.push(span);
-    return span.address;
+    return { address: this.#spans.take(PIECE_OFFSET + rowCount * width * FLOAT_BYTES) + PIECE_OFFSET, rowCount };
   }
 
   #keysAt(address: number, count: number): BigUint64Array {

@@ -131,7 +131,7 @@ export class ServerDirectory {
     this.ranges = evenRanges(placement.servers.length);
     this.#cancelWait();
     this.isIncomplete = this.servers.some((rank) => this.channels[rank] === undefined);
-    if (this.isIncomplete) this.#cancelWait = this.clock.after(this.#startTimeoutMs, () => this.#completed());
+    if (this.isIncomplete) this.#cancelWait = this.clock.after(this.#startTimeoutMs, () => this.#completed(), true);
   }
 
   close(): void {

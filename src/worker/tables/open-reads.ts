@@ -17,8 +17,8 @@ import { isOutside, type TableExchange } from "./table-exchange.ts";
  */
 export const ATTEMPTS = 64;
 
-/** Gets the slot of a row; `pins`: pinned, because it is going to be read. */
-export type RowWait = { readonly told: Deferred<number>; readonly pins: boolean };
+/** Gets the slot of a row, or why there is none; `pins`: pinned, because it is going to be read. */
+export type RowWait = { readonly pins: boolean; resolve(slot: number): void; reject(error: unknown): void };
 
 /** A row that was asked for at a clock. */
 export type OpenRead = { readonly rowId: number; readonly clock: number; readonly waiting: RowWait[]; attempts: number };
@@ -42,9 +42,15 @@ export class OpenReads {
     return this.#open.get(rowId) ?? NONE;
   }
 
-  /** Asks for a row as of a clock. Resolves with its slot, pinned with `pins`; rejects as it ended. */
-  request(rowId: number, clock: number, pins: boolean): Promise<number> {
-    const waiting = { told: new Deferred<number>(), pins };
+  /** Asks for a row as of a clock. Resolves with its slot, pinned; rejects as it ended. */
+  request(rowId: number, clock: number): Promise<number> {
+    const { promise, resolve, reject } = new Deferred<number>();
+    this.add(rowId, clock, { pins: true, resolve, reject });
+    return promise;
+  }
+
+  /** Asks for a row as of a clock, for one more that waits for it. */
+  add(rowId: number, clock: number, waiting: RowWait): void {
     const known = this.of(rowId);
     const same = known.find((read) => read.clock === clock);
     if (same !== undefined) same.waiting.push(waiting);
@@ -52,7 +58,6 @@ export class OpenReads {
       this.#open.set(rowId, [...known, { rowId, clock, waiting: [waiting], attempts: 0 }]);
       this.#leave(rowId, clock);
     }
-    return waiting.told.promise;
   }
 
   /** Asks for it once more (OpenReads.R3). False: it was asked for too often. */
@@ -64,9 +69,13 @@ export class OpenReads {
 
   /** It is over: calls all waiters. */
   end(read: OpenRead, tell: (waiting: RowWait) => void): void {
-    const others = this.of(read.rowId).filter((one) => one !== read);
-    if (others.length === 0) this.#open.delete(read.rowId);
-    else this.#open.set(read.rowId, others);
+    const all = this.of(read.rowId);
+    if (all.length === 1) this.#open.delete(read.rowId);
+    else
+      this.#open.set(
+        read.rowId,
+        all.filter((one) => one !== read),
+      );
     for (const waiting of read.waiting.splice(0)) tell(waiting);
   }
 
@@ -92,7 +101,7 @@ export class OpenReads {
       for (const rowId of rowIds) {
         const read = this.of(rowId).find((one) => one.clock === clock);
         if (read === undefined) continue;
-        if (!isOutside(error) || !this.again(read)) this.end(read, ({ told }) => told.reject(error));
+        if (!isOutside(error) || !this.again(read)) this.end(read, (waiting) => waiting.reject(error));
       }
     });
   }

@@ -22,6 +22,10 @@ export class ProcessClock {
     return this.#members.size;
   }
 
+  has(member: ClockMember): boolean {
+    return this.#members.has(member);
+  }
+
   join(): ClockMember {
     const member = { clock: this.min };
     this.#members.add(member);

@@ -25,6 +25,7 @@ import { WeighbridgeError } from "../../base/errors.ts";
 import { ROW_ELEMENTS, type RowArray, type RowElement } from "../../kernel/row-element.ts";
 import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import type { RowPlace } from "../../store/row-types/column-updates.ts";
+import { wasTakenOut } from "../../wire/failure.ts";
 import { NO_SLOT } from "../cache/eviction-order.ts";
 import { RowCache } from "../cache/row-cache.ts";
 import type { RowRequests } from "../embedding.ts";
@@ -37,7 +38,7 @@ import { type RowUpdates, spanOf } from "./row-updates.ts";
 import { type RowOrigin, SentUpdates } from "./sent-updates.ts";
 import { SubscribedRows } from "./subscribed-rows.ts";
 import { type ArrivedRows, errorOf, halvesOf, processOf, rowIdAt, TableExchange } from "./table-exchange.ts";
-import type { HeldRows } from "./table-rows.ts";
+import type { HeldRows, Prefetches } from "./table-rows.ts";
 import { TableTurns } from "./table-turns.ts";
 import type { SharedBooks } from "./thread-books.ts";
 
@@ -74,6 +75,8 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
   readonly place: MovingPlace<E>;
   readonly updates: LeavingUpdates<E>;
   readonly exchange: TableExchange<E>;
+  /** All of the memory. */
+  readonly #words: Uint32Array;
   readonly #sent: SentUpdates<E>;
   readonly #turns: TableTurns;
   readonly #reads: OpenReads;
@@ -91,6 +94,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     this.options = options;
     this.name = client.handle.name;
     this.rows = new RowCache(memory);
+    this.#words = new Uint32Array(memory.buffer);
     this.place = { cells: cellsOf(updates.element, memory), start: 0, length: elements };
     this.#sent = new SentUpdates(updates);
     this.#turns = new TableTurns(clock);
@@ -104,6 +108,11 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     });
     this.updates = new LeavingUpdates({ name: this.name, sent: this.#sent, exchange: this.exchange, isByClock: isExact });
     this.#reads = new OpenReads(client, this.exchange);
+  }
+
+  /** Whether async tasks have added what was not sent. */
+  get hasUnsent(): boolean {
+    return this.#sent.waitingCount > 0 || [...this.#oplogs.keys()].some(({ count }) => count > 0);
   }
 
   /** The oplog of a thread that registers. */
@@ -170,7 +179,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
 
   /** The slot of a row that is fresh to `need`, pinned; NO_SLOT when it has to be asked for. */
   pinFresh(low: number, high: number, need: number): number {
-    const slot = this.rows.pin(low, high, need);
+    const slot = this.rows.pinOwn(low, high, need);
     if (slot !== NO_SLOT || !this.options.subscribes) return slot;
     const { functions, planner } = this.options.client;
     const held = this.rows.find(low, high);
@@ -179,7 +188,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     const clock = this.#subscribed.clockOf({ server, incarnation: processOf(this.options.client, server), epoch: functions.epoch });
     if (clock < need) return NO_SLOT;
     this.rows.setVersion(held, clock); // it was not pushed: it is as it was
-    return this.rows.pin(low, high, need);
+    return this.rows.pinOwn(low, high, need);
   }
 
   /**
@@ -191,7 +200,12 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
       const slot = await this.#whenPushed(rowId, Math.max(0, clock - this.options.staleness));
       if (slot !== NO_SLOT) return slot;
     }
-    return await this.#reads.request(rowId, clock, true);
+    try {
+      return await this.#reads.request(rowId, clock);
+    } catch (thrown) {
+      if (wasTakenOut(thrown)) this.updates.checkFailure(); // which says more
+      throw thrown;
+    }
   }
 
   /** The slot of a subscribed row once a push has made it fresh, pinned; NO_SLOT for one that has to be asked for. */
@@ -241,12 +255,12 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
   }
 
   unpin(slot: number): void {
-    this.rows.unpin(slot);
+    this.rows.unpinOwn(slot);
   }
 
   /** Asks for a row, also where servers would push it, and pins nothing: many may come that nobody reads yet. */
-  async prefetch(rowId: number, clock: number): Promise<void> {
-    await this.#reads.request(rowId, clock, false);
+  prefetch(rowId: number, clock: number, waiting: Prefetches): void {
+    this.#reads.add(rowId, clock, waiting);
   }
 
   /** Rows that were asked for are there. */
@@ -271,11 +285,11 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
         if (rows.clock < read.clock - this.options.staleness) continue; // what it asked for is still to come
         if (slot >= 0)
           // ProcessTable.P3
-          this.#reads.end(read, ({ told, pins }) => told.resolve(pins ? this.rows.pin(low, high) : slot));
+          this.#reads.end(read, (waiting) => waiting.resolve(waiting.pins ? this.rows.pinOwn(low, high, 0) : slot));
         else if (typeof kept !== "number")
-          this.#reads.end(read, ({ told }) => told.reject(kept)); // ProcessTable.P5
-        else if (slot === NO_SLOT) this.#reads.end(read, ({ told }) => told.reject(this.#full(rowId)));
-        else if (!this.#reads.again(read)) this.#reads.end(read, ({ told }) => told.reject(this.#unknown(rowId)));
+          this.#reads.end(read, (waiting) => waiting.reject(kept)); // ProcessTable.P5
+        else if (slot === NO_SLOT) this.#reads.end(read, (waiting) => waiting.reject(this.#full(rowId)));
+        else if (!this.#reads.again(read)) this.#reads.end(read, (waiting) => waiting.reject(this.#unknown(rowId)));
       }
     }
   }
@@ -316,8 +330,7 @@ export class ProcessTable<E extends RowElement = RowElement> implements HeldRows
     if (slot === NO_SLOT) return NO_SLOT;
     const width = rows.memory.rowBytes / 4;
     place.start = slot * place.length;
-    const target = new Uint32Array(rows.memory.buffer, rows.addressOf(slot), width);
-    for (let word = 0; word < width; word++) target[word] = words[index * width + word] as number;
+    this.#words.set(words.subarray(index * width, (index + 1) * width), rows.addressOf(slot) / 4);
     const unkept = this.options.replays ? this.#layOpen(low, high, origin) : undefined;
     if (unkept !== undefined) {
       if (held === NO_SLOT) rows.giveBack(slot);

@@ -8,6 +8,8 @@
 //   ProcessTables.G2. What the end of a clock sends leaves at the end of the turn, before the reads that are asked for
 //       in it: one write carries all (0063).
 //   ProcessTables.G3. What threads added is sent when the last of them leaves, also what was never clocked.
+//   ProcessTables.G4. While the gate holds a clock, what was added at it and later stays here, and the process does not
+//       leave: servers hear of nothing that a cut at that clock must not have.
 
 import type { CancelTimer, Clock } from "../../base/clock.ts";
 import { Deferred } from "../../base/deferred.ts";
@@ -35,6 +37,14 @@ export type TableWorker = {
   readonly log: Log;
   clock(): unknown;
   leaveClocks(): Promise<void>;
+  /** Calls `listener` when this worker was taken out of the clock set, before or after it has joined it again. */
+  onClockLost(listener: (error: WeighbridgeError) => void): () => void;
+};
+
+/** What may hold the clock of a process. */
+export type ClockGate = {
+  /** Whether the process may end this clock now. If not, `ProcessTables.advance` is called later. */
+  mayEnd(clock: number): boolean;
 };
 
 export type ProcessTablesOptions = {
@@ -57,6 +67,7 @@ export class ProcessTables {
   readonly tables: Map<number, ProcessTable> = new Map();
   /** Every thread has registered. Rejects with CLOSED where `close` came before. */
   readonly allJoined: Deferred<void> = new Deferred();
+  gate: ClockGate = { mayEnd: () => true };
   readonly #options: ProcessTablesOptions;
   readonly #clock: ProcessClock;
   readonly #clockStart: number;
@@ -64,6 +75,9 @@ export class ProcessTables {
   /** Those that have left too, for the statistics. */
   readonly #registered: TableMember[] = [];
   #isAdvancing = false;
+  /** Resolves when all has been sent and the process has left the clocks; undefined while threads use tables. */
+  #leaving: Deferred<void> | undefined;
+  #hasLeft = false;
   #cancelEarly: CancelTimer | undefined;
 
   constructor(options: ProcessTablesOptions) {
@@ -71,11 +85,26 @@ export class ProcessTables {
     this.#clockStart = options.worker.clocks;
     this.#clock = new ProcessClock(this.#clockStart);
     if (options.threadCount === 0) this.allJoined.resolve();
+    // the next call of every table says so
+    options.worker.onClockLost((error) => {
+      for (const { updates } of this.tables.values()) updates.failure ??= error;
+    });
   }
 
   /** How many clocks all threads have ended. */
   get clock(): number {
     return this.#clock.min;
+  }
+
+  /** Which threads others of this process are ahead of, for the log; "" when all stand at one clock. */
+  describeSlowest(): string {
+    const standing = this.#registered.filter(({ member }) => this.#clock.has(member));
+    const highest = Math.max(...standing.map(({ member }) => member.clock));
+    if (highest <= this.#clock.min) return "";
+    const slowest = standing.filter(({ member }) => member.clock === this.#clock.min).map(({ id }) => id);
+    const who =
+      slowest.length === 1 ? `thread ${slowest[0]} of this process stands` : `threads ${slowest.join(", ")} of this process stand`;
+    return `${who} at clock ${this.#clock.min}, another at clock ${highest}: call clock() there, or deregisterThread()`;
   }
 
   /** The greatest bound of the tables that have one. */
@@ -145,17 +174,15 @@ export class ProcessTables {
     if (this.#clock.advance(member) > 0) this.#moved();
   }
 
-  /** ProcessTables.G3 */
+  /** A thread is gone, and has handed over. */
   left(member: ClockMember): void {
     const rose = this.#clock.leave(member);
     if (this.#clock.memberCount > 0) {
       if (rose > 0) this.#moved();
       return;
     }
-    const { worker } = this.#options;
-    this.#advance();
-    this.#send(Infinity);
-    worker.leaveClocks().catch((thrown: unknown) => worker.log.warn("leaving the clock set failed", { reason: reasonOf(thrown) }));
+    this.#leaving = new Deferred();
+    this.advance();
   }
 
   /** ProcessTables.G2 */
@@ -165,17 +192,18 @@ export class ProcessTables {
     this.#isAdvancing = true;
     const run = (): void => {
       this.#isAdvancing = false;
-      this.#advance();
+      this.advance();
     };
     if (this.#time === undefined) run();
     else this.#time.soon(run);
   }
 
-  /** ProcessTables.G1. The next call of every table reports what failed. */
-  #advance(): void {
+  /** Ends what clocks the gate lets it end (ProcessTables.G1). The next call of every table reports what failed. */
+  advance(): void {
     const { worker } = this.#options;
     try {
       while (worker.clocks < this.#clock.min) {
+        if (!this.gate.mayEnd(worker.clocks)) return; // ProcessTables.G4
         this.#send(worker.clocks);
         worker.clock();
       }
@@ -183,6 +211,17 @@ export class ProcessTables {
     } catch (thrown) {
       for (const { updates } of this.tables.values()) updates.failure ??= errorOf("the end of a clock was not told", thrown);
     }
+    if (this.#leaving !== undefined && this.gate.mayEnd(worker.clocks)) this.#leave(this.#leaving);
+  }
+
+  /** ProcessTables.G3 */
+  #leave(leaving: Deferred<void>): void {
+    if (this.#hasLeft) return;
+    this.#hasLeft = true;
+    const { worker } = this.#options;
+    this.#send(Infinity);
+    worker.leaveClocks().catch((thrown: unknown) => worker.log.warn("leaving the clock set failed", { reason: reasonOf(thrown) }));
+    leaving.resolve();
   }
 
   #send(clockMax: number): void {
@@ -239,12 +278,26 @@ export class ProcessTables {
     });
   }
 
-  /** Threads of the system leave, and all that was sent has ended. Returns what the next call would have been told. */
+  /**
+   * Threads of the system leave, clocks that are held end, and all that was sent has ended. Returns what the next call
+   * would have been told.
+   */
   async close(): Promise<unknown> {
     this.#cancelEarly?.();
     const registered = `${this.#registered.length} of ${this.#options.threadCount} threads had registered`;
     this.allJoined.reject(new WeighbridgeError("CLOSED", `the group was shut down when ${registered}`));
     await Promise.all([...this.#systemThreads].map((thread) => thread.ended()));
+    return await this.sent();
+  }
+
+  /** Whether async tasks have added what was not sent. */
+  get hasUnsent(): boolean {
+    return [...this.tables.values()].some((table) => table.hasUnsent);
+  }
+
+  /** All that was added by threads that have left has been taken. Returns what the next call would have been told. */
+  async sent(): Promise<unknown> {
+    await this.#leaving?.promise;
     let failure: unknown;
     for (const { updates } of this.tables.values()) {
       await updates.close();

@@ -13,13 +13,14 @@
 import type { RowArray, RowElement } from "../../kernel/row-element.ts";
 import type { RowPlace, UpdateOf } from "../../store/row-types/column-updates.ts";
 
+/** How a process puts updates for a row together, and applies them to its copy. */
 export interface RowUpdates<E extends RowElement = RowElement> {
   readonly element: E;
   /**
    * Whether column i is element i and updates are added to it: numbers side by side, which the cache adds up itself.
    */
   readonly isDense: boolean;
-  /** Throws where `add` of this update to a span would, for want of room. */
+  /** Throws where `add` of this update to a span would throw for want of room. Changes nothing. */
   checkRoom(updates: RowPlace<E>, column: number, update: UpdateOf<E>): void;
   /** Changes a row by one update. Throws OUT_OF_RANGE where a row has no room for another column (RowUpdates.U3). */
   apply(row: RowPlace<E>, column: number, update: UpdateOf<E>): void;

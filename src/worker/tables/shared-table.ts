@@ -12,7 +12,6 @@ import { assert } from "../../base/assert.ts";
 import { type WaitOptions, waitFor } from "../../base/deferred.ts";
 import { WeighbridgeError } from "../../base/errors.ts";
 import { elementsAt, ROW_ELEMENTS, type RowElement } from "../../kernel/row-element.ts";
-import { VERSION_NONE } from "../../kernel/row-kernels.ts";
 import type { RowPlace, UpdateOf } from "../../store/row-types/column-updates.ts";
 import { NO_SLOT } from "../cache/eviction-order.ts";
 import { type RowMemory, SharedRows } from "../cache/shared-rows.ts";
@@ -56,10 +55,15 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
   readonly #locks: RowLocks;
   readonly #prefetches = new Prefetches();
   readonly #books: OwnBooks<E>;
-  /** Of the cached rows and of the copies, eight bytes at a time; undefined where rows are no whole number of those. */
-  readonly #wide: { readonly rows: BigInt64Array; readonly copies: BigInt64Array; readonly width: number } | undefined;
+  /** Of the cached rows, eight bytes at a time, as the two below; undefined where rows are no whole number of those. */
+  readonly #wideRows: BigInt64Array | undefined;
+  readonly #wideCopies: BigInt64Array;
+  /** Of a row. */
+  readonly #wideWidth: number;
+  /** By slot of the cache: the span of the row in the book that this thread wrote when it used it last. */
+  readonly #hints: Int32Array;
   readonly #places: readonly RowPlace<E>[];
-  readonly #versions = new Float64Array(COPIES);
+  readonly #versions = new Uint32Array(COPIES);
   readonly #free: Uint16Array = Uint16Array.from({ length: COPIES }, (_, i) => COPIES - 1 - i);
   #freeCount = COPIES;
   #need = 0;
@@ -80,12 +84,10 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
     const cells = elementsAt(element, copies, 0, COPIES * length);
     this.place = { cells, start: 0, length };
     this.#places = Array.from({ length: COPIES }, (_, copy) => ({ cells, start: copy * length, length }));
-    if (rows.rowBytes % WIDE_BYTES === 0)
-      this.#wide = {
-        rows: new BigInt64Array(rows.buffer, rows.rows),
-        copies: new BigInt64Array(copies),
-        width: rows.rowBytes / WIDE_BYTES,
-      };
+    this.#wideWidth = Math.floor(rows.rowBytes / WIDE_BYTES);
+    this.#wideRows = rows.rowBytes % WIDE_BYTES === 0 ? new BigInt64Array(rows.buffer, rows.rows) : undefined;
+    this.#wideCopies = new BigInt64Array(copies, 0, COPIES * this.#wideWidth);
+    this.#hints = new Int32Array(rows.slotCount);
     this.#locks = new RowLocks(memory.locks);
     this.#books = new OwnBooks(element, memory.books);
     this.moved();
@@ -124,32 +126,25 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
   /** SharedTable.S1. Takes the lock only if somebody else has it, or had it while the row was copied. */
   pin(rowId: number): number {
     const locks = this.#locks;
-    const group = locks.groupOf(rowId >>> 0);
+    const low = rowId >>> 0;
+    const group = locks.groupOf(low);
     const changes = locks.changesOf(group);
     if (changes === HELD || this.#freeCount === 0) return this.#pinLocked(rowId);
-    const copy = this.#copyFresh(rowId);
-    if (locks.isUnchanged(group, changes)) return copy;
-    if (copy !== NO_SLOT) this.unpin(copy);
-    return this.#pinLocked(rowId);
-  }
-
-  #pinLocked(rowId: number): number {
-    const group = this.#lock(rowId >>> 0);
-    try {
-      return this.#copyFresh(rowId);
-    } finally {
-      this.#locks.unlock(group);
-    }
+    const slot = this.#rows.findFresh(low, low === rowId ? 0 : Math.floor(rowId / HALF), this.#need);
+    if (slot !== NO_SLOT) this.#copyTo(this.#free[this.#freeCount - 1] as number, slot);
+    if (!locks.isUnchanged(group, changes)) return this.#pinLocked(rowId);
+    return slot === NO_SLOT ? NO_SLOT : (this.#free[--this.#freeCount] as number);
   }
 
   /** NO_SLOT when the row is not here, or not fresh enough. */
-  #copyFresh(rowId: number): number {
-    const rows = this.#rows;
-    const low = rowId >>> 0;
-    const slot = rows.find(low, low === rowId ? 0 : Math.floor(rowId / HALF));
-    if (slot === NO_SLOT) return NO_SLOT;
-    const version = rows.versionOf(slot);
-    return version !== VERSION_NONE && version >= this.#need && rows.isHeld(slot) ? this.#copy(slot, version, rowId) : NO_SLOT;
+  #pinLocked(rowId: number): number {
+    const group = this.#lock(rowId >>> 0);
+    try {
+      const slot = this.#rows.findFresh(rowId >>> 0, Math.floor(rowId / HALF), this.#need);
+      return slot === NO_SLOT ? NO_SLOT : this.#copy(slot, rowId);
+    } finally {
+      this.#locks.unlock(group);
+    }
   }
 
   async read(rowId: number, wait: WaitOptions = {}): Promise<number> {
@@ -165,7 +160,7 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
     }
     const group = this.#lock(rowId >>> 0);
     try {
-      return this.#copy(slot, this.#rows.versionOf(slot), rowId);
+      return this.#copy(slot, rowId);
     } finally {
       this.#locks.unlock(group);
       unpin(slot);
@@ -174,7 +169,15 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
 
   prefetch(rowId: number): Promise<void> | undefined {
     const { id } = this.#memory;
-    return this.#prefetches.add(this.#line.read(id, rowId).then((slot) => this.#line.unpin(id, slot)));
+    const waiting = this.#prefetches.begin();
+    this.#line.ask(id, rowId, {
+      resolve: (slot) => {
+        this.#line.unpin(id, slot);
+        waiting.resolve();
+      },
+      reject: () => waiting.reject(),
+    });
+    return this.#prefetches.room();
   }
 
   prefetched(): Promise<void> {
@@ -197,7 +200,34 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
   inc(rowId: number, column: number, update: UpdateOf<E>): void {
     const low = rowId >>> 0;
     const high = low === rowId ? 0 : Math.floor(rowId / HALF);
-    this.#change(low, high, (span, row) => addToBoth(this.#updates, span, row, column, update));
+    if (this.#updates.isDense) this.#incDense(low, high, column, update);
+    else this.#change(low, high, (span, row) => addToBoth(this.#updates, span, row, column, update));
+  }
+
+  /** Numbers side by side: nothing here throws while the lock is held, and nothing allocates. */
+  #incDense(low: number, high: number, column: number, update: UpdateOf<E>): void {
+    const locks = this.#locks;
+    const group = locks.groupOf(low);
+    locks.lock(group, this.#line.thread);
+    let slot = this.#rows.find(low, high);
+    let entry = slot === NO_SLOT ? NO_SLOT : (this.#hints[slot] as number);
+    if (entry === NO_SLOT || !this.#books.current.isOf(entry, low, high)) {
+      locks.unlock(group); // a book is handed over without a lock
+      entry = this.#entryOf(low, high);
+      locks.lock(group, this.#line.thread);
+      slot = this.#rows.find(low, high);
+      if (slot !== NO_SLOT) this.#hints[slot] = entry;
+    }
+    const { place } = this.#books.current;
+    const spans = place.cells as Float64Array; // of its own kind
+    const at = entry * place.length + column;
+    spans[at] = (spans[at] as number) + (update as number);
+    if (slot !== NO_SLOT) {
+      const cells = this.#cached.cells as Float64Array;
+      const cell = slot * place.length + column;
+      cells[cell] = (cells[cell] as number) + (update as number);
+    }
+    locks.unlock(group);
   }
 
   incAll(rowId: number, columns: readonly number[] | number, updates: ArrayLike<UpdateOf<E>>): void {
@@ -218,11 +248,11 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
   }
 
   #change(low: number, high: number, change: (span: RowPlace<E>, row: RowPlace<E> | undefined) => void): void {
-    const group = this.#lockWithRoom(low, high);
+    const entry = this.#entryOf(low, high);
+    const group = this.#lock(low);
     try {
       const slot = this.#rows.find(low, high);
-      const { current } = this.#books;
-      const span = current.at(current.entryOf(low, high));
+      const span = this.#books.current.at(entry);
       if (slot === NO_SLOT) change(span, undefined);
       else {
         this.#cached.start = slot * this.#cached.length;
@@ -233,11 +263,14 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
     }
   }
 
-  /** Locks the group of a row, with room for its span: a full book is handed over before. */
-  #lockWithRoom(low: number, high: number): number {
-    if (this.#books.current.entryOf(low, high) === NO_SLOT) this.#turn(true);
-    assert(this.#books.current.entryOf(low, high) !== NO_SLOT, "an empty book has room");
-    return this.#lock(low);
+  /** The span of a row in the open book; a full book is handed over before. Not under a lock. */
+  #entryOf(low: number, high: number): number {
+    const entry = this.#books.current.entryOf(low, high);
+    if (entry !== NO_SLOT) return entry;
+    this.#turn(true);
+    const first = this.#books.current.entryOf(low, high);
+    assert(first !== NO_SLOT, "an empty book has room");
+    return first;
   }
 
   #turn(isEarly: boolean): void {
@@ -252,18 +285,18 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
   }
 
   /** Throws QUEUE_FULL. */
-  #copy(slot: number, version: number, rowId: number): number {
+  #copy(slot: number, rowId: number): number {
     if (this.#freeCount === 0) throw this.#full(rowId);
     const copy = this.#free[--this.#freeCount] as number;
-    const wide = this.#wide;
-    if (wide === undefined) this.#copyCells(copy, slot);
-    else {
-      const { rows, copies, width } = wide;
-      for (let i = 0, to = copy * width, from = slot * width; i < width; i++) copies[to + i] = rows[from + i] as bigint;
-    }
-    this.#versions[copy] = version;
-    this.#rows.mark(slot);
+    this.#copyTo(copy, slot);
     return copy;
+  }
+
+  #copyTo(copy: number, slot: number): void {
+    this.#versions[copy] = this.#rows.versionOf(slot);
+    const wide = this.#wideRows;
+    if (wide === undefined) this.#copyCells(copy, slot);
+    else copyWide(this.#wideCopies, copy * this.#wideWidth, wide, slot * this.#wideWidth, this.#wideWidth);
   }
 
   #copyCells(copy: number, slot: number): void {
@@ -277,4 +310,16 @@ export class SharedTable<E extends RowElement = RowElement> implements TableRows
       retryable: true,
     });
   }
+}
+
+/** Four at a time: a row of a get is short. */
+function copyWide(to: BigInt64Array, toAt: number, from: BigInt64Array, fromAt: number, count: number): void {
+  let i = 0;
+  for (; i + 3 < count; i += 4) {
+    to[toAt + i] = from[fromAt + i] as bigint;
+    to[toAt + i + 1] = from[fromAt + i + 1] as bigint;
+    to[toAt + i + 2] = from[fromAt + i + 2] as bigint;
+    to[toAt + i + 3] = from[fromAt + i + 3] as bigint;
+  }
+  for (; i < count; i++) to[toAt + i] = from[fromAt + i] as bigint;
 }

@@ -6,11 +6,12 @@
 //   TableExchange.E1. Updates that servers have taken are forgotten also where no rows come in: beyond UNSETTLED_MAX
 //       requests, servers are asked how far they are.
 
-import { isWeighbridgeError, reasonOf, WeighbridgeError } from "../../base/errors.ts";
+import { isWeighbridgeError, reasonOf, restated, WeighbridgeError } from "../../base/errors.ts";
 import { tableRead, tableUpdate } from "../../contracts/tables.ts";
 import { KEY_BYTES, WORD_BYTES } from "../../kernel/elements.ts";
 import { ROW_ELEMENTS, type RowArray, type RowElement, wordsOf } from "../../kernel/row-element.ts";
 import { mayBeApplied } from "../../peer/call.ts";
+import { failedUpdate } from "../../peer/unheard-update.ts";
 import { BLOCK_BYTES } from "../../wire/frame.ts";
 import type { RowRequests } from "../embedding.ts";
 import type { AnyRequest, Recut } from "../router/function-request.ts";
@@ -273,8 +274,10 @@ export function isUnsent(error: WeighbridgeError): boolean {
   return isOutside(error) || (error.code === "NODE_DEAD" && error.retryable && !mayBeApplied(error));
 }
 
-/** Says what has failed, with the code of the reason. */
+/** Says what has failed, with the code of the reason, and with what became of an update. */
 export function errorOf(what: string, reason: unknown): WeighbridgeError {
-  const [code, retryable] = isWeighbridgeError(reason) ? [reason.code, reason.retryable] : (["HANDLER_FAILED", false] as const);
-  return new WeighbridgeError(code, `${what}: ${reasonOf(reason)}`, { cause: reason, retryable });
+  const message = `${what}: ${reasonOf(reason)}`;
+  if (!isWeighbridgeError(reason)) return new WeighbridgeError("HANDLER_FAILED", message, { cause: reason });
+  const told = restated(reason, message);
+  return told.outcome === undefined ? told : (failedUpdate(told) as WeighbridgeError);
 }

@@ -4,7 +4,7 @@
 // Invariants:
 //   Prefetches.P1. At most OPEN_MAX are open; a thread that starts another waits for one of them.
 
-import type { WaitOptions } from "../../base/deferred.ts";
+import { Deferred, type WaitOptions } from "../../base/deferred.ts";
 import type { RowElement } from "../../kernel/row-element.ts";
 import type { RowPlace, UpdateOf } from "../../store/row-types/column-updates.ts";
 import type { MovingPlace } from "./oplog.ts";
@@ -60,25 +60,52 @@ export interface TableRows<E extends RowElement = RowElement> {
   close(): void;
 }
 
-const OPEN_MAX = 256;
+/** Petuum's is 256. A request of so many rows costs a thread little, and a second round trip more than all of them. */
+const OPEN_MAX = 1024;
 
-/** Rows of a table that a thread has asked for and does not wait for yet. */
+/**
+ * Rows of a table that a thread has asked for and does not wait for yet. They are counted: nobody waits for a single
+ * one. One that fails is over as well: who reads the row is told.
+ */
 export class Prefetches {
-  readonly #open = new Set<Promise<void>>();
+  /** What comes is not read yet (RowWait). */
+  readonly pins = false;
+  #openCount = 0;
+  /** Resolves when one has ended. */
+  #next: Deferred<void> | undefined;
+  /** Resolves when all have. */
+  #all: Deferred<void> | undefined;
 
-  /**
-   * `coming` is one more. A promise if its caller has to wait (Prefetches.P1). One that fails is over as well: who
-   * reads the row is told.
-   */
-  add(coming: Promise<void>): Promise<void> | undefined {
-    const open = this.#open;
-    const tracked: Promise<void> = coming.catch(() => {}).then(() => void open.delete(tracked));
-    open.add(tracked);
-    return open.size > OPEN_MAX ? Promise.race(open) : undefined;
+  /** One more is asked for: `resolve` or `reject` of what this returns ends it. */
+  begin(): this {
+    this.#openCount++;
+    return this;
+  }
+
+  /** A promise if who has asked for one has to wait (Prefetches.P1). */
+  room(): Promise<void> | undefined {
+    if (this.#openCount <= OPEN_MAX) return undefined;
+    this.#next ??= new Deferred();
+    return this.#next.promise;
+  }
+
+  resolve(): void {
+    this.#openCount--;
+    this.#next?.resolve();
+    this.#next = undefined;
+    if (this.#openCount > 0) return;
+    this.#all?.resolve();
+    this.#all = undefined;
+  }
+
+  reject(): void {
+    this.resolve();
   }
 
   /** All of them have come, or failed. */
-  async wait(): Promise<void> {
-    while (this.#open.size > 0) await Promise.all(this.#open);
+  wait(): Promise<void> {
+    if (this.#openCount === 0) return Promise.resolve();
+    this.#all ??= new Deferred();
+    return this.#all.promise;
   }
 }

@@ -3,6 +3,7 @@
 /** Staleness from here on is counted together. */
 const STALENESS_MAX = 15;
 
+/** What a table has done in this process. */
 export type TableStatistics = {
   readonly gets: number;
   /** Gets that found a fresh row in the process cache. */

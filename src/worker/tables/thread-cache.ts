@@ -17,6 +17,11 @@ export class ThreadCache<E extends RowElement = RowElement> {
     this.#rows = rows;
   }
 
+  /** Whether something was added that others do not see. */
+  get hasAdded(): boolean {
+    return this.#added.size > 0;
+  }
+
   /** The copy of a row; undefined when there is none. */
   copyOf(rowId: number): RowArray<E> | undefined {
     return this.#copies.get(rowId);

@@ -39,6 +39,9 @@ export type ThreadReply =
   | { readonly kind: "failed"; readonly requestId: number; readonly code: ErrorCode; readonly message: string }
   | { readonly kind: "refused"; readonly table: number; readonly code: ErrorCode; readonly message: string };
 
+/** Hears of the slot of a row, or why there is none. */
+export type SlotWait = { resolve(slot: number): void; reject(error: unknown): void };
+
 export class ThreadLine {
   /** The number of the thread (RowLocks). */
   readonly thread: number;
@@ -51,7 +54,7 @@ export class ThreadLine {
   onRefused: (table: number, error: WeighbridgeError) => void = () => {};
   readonly #port: ThreadPort;
   /** By request: reads that wait. */
-  readonly #reads = new Map<number, Deferred<number>>();
+  readonly #reads = new Map<number, SlotWait>();
   #lastRequest = 0;
   /** What leaves at the end of this turn. */
   #unsent: ThreadRead[] = [];
@@ -85,11 +88,16 @@ export class ThreadLine {
   /** Asks for a row at this thread's clock; resolves with its slot in the cache, pinned until it is given back. */
   read(table: number, rowId: number): Promise<number> {
     const told = new Deferred<number>();
+    this.ask(table, rowId, told);
+    return told.promise;
+  }
+
+  /** The same; calls who waits for it. */
+  ask(table: number, rowId: number, waiting: SlotWait): void {
     const requestId = ++this.#lastRequest;
-    this.#reads.set(requestId, told);
+    this.#reads.set(requestId, waiting);
     this.#postRowsSoon();
     this.#unsent.push({ table, rowId, clock: this.member.clock, requestId });
-    return told.promise;
   }
 
   unpin(table: number, slot: number): void {
@@ -117,7 +125,7 @@ export class ThreadLine {
   }
 
   /** Who waits for a request, no more. */
-  #taken(requestId: number): Deferred<number> | undefined {
+  #taken(requestId: number): SlotWait | undefined {
     const told = this.#reads.get(requestId);
     this.#reads.delete(requestId);
     return told;

@@ -87,7 +87,8 @@ export class ThreadRows<E extends RowElement = RowElement> implements TableRows<
   }
 
   prefetch(rowId: number): Promise<void> | undefined {
-    return this.#prefetches.add(this.table.prefetch(rowId, this.clock));
+    this.table.prefetch(rowId, this.clock, this.#prefetches.begin());
+    return this.#prefetches.room();
   }
 
   prefetched(): Promise<void> {
@@ -103,7 +104,7 @@ export class ThreadRows<E extends RowElement = RowElement> implements TableRows<
   pin(rowId: number): number {
     const low = rowId >>> 0;
     const high = low === rowId ? 0 : Math.floor(rowId / HALF);
-    const slot = this.#rows.pin(low, high, this.need);
+    const slot = this.#rows.pinOwn(low, high, this.need);
     return slot !== NO_SLOT ? slot : this.table.pinFresh(low, high, this.need);
   }
 

@@ -43,7 +43,7 @@ export const CATALOGUE: FunctionFamily = {
       example: { request: { name: "w", edition: 1 }, response: {} },
     }),
     documentedJson(catalogue.catalogueList, {
-      about: "What is made, page by page.",
+      about: "What is made, page by page. Programs of the command line, which are no nodes, may call it, too.",
       request: { after: "numbers above this one; 0: from the beginning" },
       response: { entries: ENTRIES, isLast: "whether there are no others" },
       errors: ["NO_ROUTE"],

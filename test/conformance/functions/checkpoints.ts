@@ -20,9 +20,10 @@ function saveFunctions({ survey, cut, begin, write, commit, abandon }: typeof ch
         clockMin: "the clock of the slowest worker on this server",
         names: NAMES,
         gone: "those that were cleared or replaced since the caller's last cut, of that; left out without one",
+        waits: 'what a cut of the caller waits for, in words: a clock, and the slowest workers with theirs; `""` for nothing',
       },
       errors: [],
-      example: { request: {}, response: { clockMin: 12, names: ["w"], gone: undefined } },
+      example: { request: {}, response: { clockMin: 12, names: ["w"], gone: undefined, waits: "" } },
     }),
     documented(cut, {
       about:

@@ -1,8 +1,9 @@
-// clocks — what spec/functions.md says of src/contracts/clocks.ts, and of groups of workers in
+// clocks — what spec/functions.md says of src/contracts/clocks.ts and long-waits.ts, and of groups of workers in
 // src/contracts/beside-parameters.ts.
 
 import { partialReducePartners, sspSync } from "../../../src/contracts/beside-parameters.ts";
 import { clockAdvance, clockJoin } from "../../../src/contracts/clocks.ts";
+import { clockAwaited } from "../../../src/contracts/long-waits.ts";
 import { MEMBER_ERRORS } from "./common-words.ts";
 import { documented, type FunctionFamily } from "./documented.ts";
 
@@ -45,6 +46,14 @@ export const CLOCKS: FunctionFamily = {
       response: {},
       errors: ["BAD_REQUEST", ...MEMBER_ERRORS],
       example: { request: { clock: 4, leaves: false, ...report }, response: {} },
+    }),
+    documented(clockAwaited, {
+      about:
+        "A server tells a worker that reads of it, or syncs of an SSP group, have waited for clocks for more than 5 s, once for each clock that they wait for. The worker writes it to its log.",
+      request: { waits: "what they wait for, in words: the clock, and the slowest workers with theirs" },
+      response: {},
+      errors: [],
+      example: { request: { waits: "at clock 5 for the slowest to reach clock 4: worker 1 at clock 2" }, response: {} },
     }),
   ],
 };

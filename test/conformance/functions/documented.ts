@@ -3,8 +3,8 @@
 // exactly the fields of the contract. Nothing that runs imports this.
 
 import type { ErrorCode } from "../../../src/base/errors.ts";
-import type { ExchangeContract } from "../../../src/contracts/collective.ts";
 import type { Contract, Effect, FrameContract, JsonContract, Target } from "../../../src/contracts/contract.ts";
+import type { ExchangeContract } from "../../../src/contracts/row-exchange.ts";
 import { FunctionId } from "../../../src/wire/function-id.ts";
 import type { Fields, FieldValues } from "../../../src/wire/function-schema.ts";
 

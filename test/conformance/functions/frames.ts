@@ -1,8 +1,9 @@
 // frames — what spec/functions.md says of functions whose frames have a layout of their own (src/contracts/kv.ts,
 // collective.ts), and of those that applications serve (applications.ts).
 
-import { collectivePart, rowsAsk, rowsDeal, rowsGive, rowsGradients } from "../../../src/contracts/collective.ts";
+import { collectivePart } from "../../../src/contracts/collective.ts";
 import { kvPull, kvPush, kvPushPull, simpleRequest } from "../../../src/contracts/kv.ts";
+import { rowsAsk, rowsDeal, rowsGive, rowsGradients } from "../../../src/contracts/row-exchange.ts";
 import { type DocumentedFunction, documented, documentedExchange, documentedFrames, type FunctionFamily } from "./documented.ts";
 
 const KV_ERRORS = [

@@ -48,6 +48,21 @@ export const PARAMETERS: FunctionFamily = {
         response: { isRestored: false, clock: 7, turn: 0, refusedPushes: 1, skippedPushes: 0, zeroedElements: 0, waits: "" },
       },
     }),
+    documented(parameters.parameterSize, {
+      about:
+        "How much of the parameter this server has. Makes no row. The counts are kept, so only the keys are looked up. While a part moves, two servers may count it. The command line calls it through `wb/relay/call`.",
+      request: { parameter: PARAMETER, keys: "rows of a table to look for, of any server; none for a tensor" },
+      response: {
+        count: "rows of the table, or elements of the tensor, that this server has; an untouched block of a tensor counts for its owner",
+        bytes: "what they take in memory, with what the optimizer keeps, and the index",
+        found: "for each key, in order, 1 if this server has its row, otherwise 0",
+      },
+      errors: ["UNKNOWN_PARAMETER", "UNSUPPORTED", "QUEUE_FULL"],
+      example: {
+        request: { parameter: 2, keys: BigUint64Array.of(17n, 42n) },
+        response: { count: 1200, bytes: 65_536, found: Uint8Array.of(1, 0) },
+      },
+    }),
     documented(parameters.parameterClear, {
       about: "Clears this edition of the parameter, or an earlier one; a later one stays.",
       request: { parameter: PARAMETER, edition: EDITION, pushNumber: "of this worker's last push to it; 0 if there was none" },

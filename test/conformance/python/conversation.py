@@ -1,6 +1,5 @@
 # What a worker and one other node say to each other, over any number of links, written from spec/ alone. Labels in
-# comments are rules of protocol.md. Links that break are dialed again. Left out: runs (H11) and new incarnations of
-# others (R15, C9).
+# comments are rules of protocol.md. Links that break are dialed again. Left out: new incarnations of others (R15, C9).
 from __future__ import annotations
 
 import json
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from served import Served, failure
 from wire import (BLOCK_BYTES, CONTROL_PRIORITY, FAILURE, FUNCTIONS, HELLO, MAX_PAYLOAD, NOTICE, PART, REPLY, REQUEST, BadFrame, Frame, Signature,
-                  encode_fields, read_frames, text_of, total_and_offset)
+                  bundle_of, encode_fields, read_frames, text_of, total_and_offset)
 
 if TYPE_CHECKING:
     from client import Worker
@@ -72,7 +71,8 @@ class Conversation:
     def _shake_hands(self, link: socket.socket) -> None:
         me = self.worker
         # H3 to H5, H14.
-        hello = {"job": me.job, "kind": "worker", "node": me.node, "incarnation": me.incarnation, "expects": self.expected}
+        hello = {"job": me.job, "kind": "worker", "node": me.node, "incarnation": me.incarnation, "expects": self.expected,
+                 "capabilities": ["runs"]}  # H11
         # H1, H12.
         link.sendall(Frame(HELLO, payload=text_of(hello | ({"token": me.token} if me.node else {}))).encode())
         frame = next(read_frames(lambda size: receive(link, size)))
@@ -113,6 +113,20 @@ class Conversation:
             call = self.open[number] = Call(replace(frame, request=number, stamp=stamp, settled=min(list(self.open), default=number)))
             self._send(call.frame)
         return call
+
+    def together(self, requests: list[tuple[Signature, Fields]], epoch: int) -> list[Call]:
+        """Several functions by name in one frame, for one placement (A15, A16). Each has an answer of its own."""
+        calls = []
+        with self.lock:
+            for function, fields in requests:
+                payload, number = encode_fields(function.request, fields), self.next
+                self.next += 1
+                stamp = next(self.worker.stamps) if function.is_update else 0
+                calls.append(Call(Frame(REQUEST, FUNCTIONS["FUNCTION"], request=number, stamp=stamp, settled=min(self.open, default=number), epoch=epoch,
+                                        command=function.command, args=(function.arg0, 0, 0, len(payload)), payload=payload)))
+                self.open[number] = calls[-1]
+            self._send(bundle_of([call.frame for call in calls]))
+        return calls
 
     def control(self, name: str, body: Fields, timeout: float = ANSWER_SECONDS) -> Fields:
         # Section 8.

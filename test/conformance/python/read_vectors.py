@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 import link_codecs as codecs
-from wire import (BLOCK_ELEMENTS, FUNCTIONS, HEADER, MAGIC, REPLY, REQUEST, Frame, Signature, block_elements, decode_fields, decode_header,
-                  encode_fields, hash_of, mix, owners_of, part_of, read_frames, text_of)
+from wire import (BLOCK_ELEMENTS, FUNCTIONS, HEADER, MAGIC, REPLY, REQUEST, Frame, Signature, block_elements, bundle_of, decode_fields, decode_header,
+                  encode_fields, hash_of, key_of, mix, owners_of, part_of, read_frames, text_of)
 
 KINDS = {"HELLO": 1, "REQUEST": 2, "REPLY": 3, "FAILURE": 4, "NOTICE": 5}
 TYPES = ("<f4", "<f8", "i1", "u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8")  # section 9, flags
@@ -46,6 +46,9 @@ def check_frame(vector: dict[str, Any], payloads: list[bytes]) -> list[Frame]:
     frames = list(read_frames(stream.read))
     same("bytes left over", stream.read(), b"")
     same("payload", [frame.payload for frame in frames], payloads)
+    if header["function"] == "BUNDLE":
+        same("bytes", bundle_of(frames).encode().hex(), vector["hex"])  # A15
+        return frames
     same("bytes", frame_of(header, payloads[0]).encode(tuple(payloads[1:])).hex(), vector["hex"])
     return frames
 
@@ -80,8 +83,9 @@ def check_message(vector: dict[str, Any], all_of: Vectors) -> None:
     for frame in vector["frames"]:
         header, payload = frame["header"], frame["payload"]
         dtype = TYPES[request["frames"][0]["header"]["flags"] // 256 % 128] if header["function"].startswith("KV_") else "<f4"
-        payloads = [payload_of(header, part, dtype) for part in payload.get("run", [payload])]
-        for read, part in zip(check_frame(frame, payloads), payload.get("run", [payload])):
+        parts = payload.get("run") or payload.get("bundle") or [payload]
+        payloads = [payload_of(header, part, dtype) for part in parts]
+        for read, part in zip(check_frame(frame, payloads), parts):
             if header["function"].startswith("KV_"):
                 read_back(read, part, dtype, vector.get("lensCount", 0) if "lens" in part else 0)
             elif "json" in part:
@@ -91,7 +95,7 @@ def check_message(vector: dict[str, Any], all_of: Vectors) -> None:
                 schema = signature.request if request is vector else signature.response
                 same("fields", encode_fields(schema, decode_fields(schema, read.payload)), read.payload)  # A3 to A6
                 same("command", read.command, signature.command)
-        if "answers" in vector and header["kind"] == "REPLY":  # R10
+        if "answers" in vector and header["kind"] == "REPLY" and header["function"] != "BUNDLE":  # R10
             asked = next(f["header"] for f in request["frames"] if f["header"]["request"] == header["request"])
             for name in ("function", "priority", "request", "app", "customer", "command"):
                 same(name, header[name], asked[name])
@@ -161,6 +165,8 @@ def check_keys(vector: dict[str, Any]) -> None:
                     "blockCount": count, "lastBlockElements": rows * width - (count - 1) * size}
         elif "text" in e:
             mine = {"text": e["text"], "hash": hash_of(e["text"])}  # A1
+        elif "string" in e:
+            mine = {"string": e["string"], "key": str(key_of(e["string"]))}  # P15
         elif "firstKeys" in e:
             n = e["serverCount"]
             mine = {"serverCount": n, "firstKeys": [str((2**64 - 1) // n * r) for r in range(n)]}  # K2

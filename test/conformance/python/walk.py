@@ -27,6 +27,7 @@ def walk(scheduler: str, servers: int, workers: int) -> None:
     worker.clock()
     values = tensor.pull()  # waits until every worker has ended the clock
     found["tensor"] = {"first": float(values[0, 0]), "last": float(values[-1, -1]), "even": bool(np.all(values == -0.5 * workers * gradient))}
+    found["together"] = together(worker, table)
     found["refused"] = refusals(worker, tensor, table)
     found["rowsAfter"] = table.pull([7]).tolist()
 
@@ -42,6 +43,19 @@ def walk(scheduler: str, servers: int, workers: int) -> None:
     found["lastClock"] = worker.now
     worker.leave()
     print(json.dumps(found))
+
+
+def together(worker: Worker, table: Any) -> dict[str, Any]:
+    """A push, a read of what it pushed, one that cannot be, and another read, in one frame (A15); then one that another placement cut (A16)."""
+    epoch, owners, some = worker.placement["epoch"], worker.placement["owners"], np.arange(2**41, 2**41 + 100, dtype="u8")
+    server, keys = worker.servers[0], some[owners[part_of(some)] == 0][:2]
+    push = table.next_push() | {"keys": keys, "gradients": np.arange(8)}
+    read = table.common_fields() | {"keys": keys}
+    calls = server.together([(ROWS_PUSH, push), (ROWS_PULL, read), (ROWS_PULL, read | {"parameter": 99}), (ROWS_PULL, read)], epoch)
+    rows = [decode_fields(ROWS_PULL.response, calls[i].result())["values"].tolist() for i in (1, 3)]
+    late = server.together([(ROWS_PUSH, table.next_push() | {"keys": keys, "gradients": np.ones(8)}), (ROWS_PULL, read)], epoch - 1)
+    found = {"pushed": calls[0].result() == b"", "rows": rows, "failed": failure_of(calls[2].result).code}
+    return found | {"late": [failure_of(call.result).code for call in late], "after": decode_fields(ROWS_PULL.response, server.call(ROWS_PULL, read, epoch).result())["values"].tolist()}
 
 
 def told(worker: Worker) -> dict[str, Any]:

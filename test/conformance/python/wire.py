@@ -13,8 +13,9 @@ import numpy as np
 HELLO, REQUEST, REPLY, FAILURE, NOTICE = 1, 2, 3, 4, 5
 FUNCTIONS = {"REGISTER": 1, "HEARTBEAT": 2, "BARRIER": 3, "LEAVE": 4, "STATUS": 5, "UNITS": 7, "ROSTER": 8, "ABORT": 9,
              "PLACEMENT": 10, "GATHER": 12, "RENDEZVOUS": 13, "PREPARE": 14, "RETIRE": 15, "SIMPLE": 16, "KV_PUSH": 32, "KV_PULL": 33,
-             "KV_PUSH_PULL": 34, "FUNCTION": 48, "COLLECTIVE": 64}  # protocol.md, section 7
+             "KV_PUSH_PULL": 34, "FUNCTION": 48, "BUNDLE": 49, "COLLECTIVE": 64}  # protocol.md, section 7
 HEADER = struct.Struct("<HBBHHIiQQQHHi4I")  # section 2: 64 bytes, little-endian
+ITEM = struct.Struct("<IiiIiI")  # A15: 24 bytes
 MAGIC, VERSION, MAX_PAYLOAD, BLOCK_BYTES, BLOCK_ELEMENTS, LOW53 = 0x4257, 2, 1 << 20, 524_288, 131_072, (1 << 53) - 1
 CONTROL_PRIORITY, CLOCK_PRIORITY, PART = 1 << 30, -(1 << 31), 1  # section 8; T3; A7
 
@@ -67,13 +68,51 @@ def decode_header(data: bytes) -> tuple[Frame, int]:
 
 
 def read_frames(read: Any) -> Iterator[Frame]:
-    """The frames behind the next header, one by one: more than one if it is a run (F6). `read(n)` gives n bytes."""
+    """The frames behind the next header, one by one: more than one if it is a run (F6) or a bundle (A15). `read(n)` gives n bytes."""
     frame, size = decode_header(read(HEADER.size))
+    if frame.function == FUNCTIONS["BUNDLE"]:
+        yield from list(frames_of(replace(frame, payload=read(size + -size % 8)[:size])))
+        return
     a0, a1, a2, a3 = frame.args
     for i in range(frame.more + 1):
         payload = read(size + -size % 8)[:size]
         last = (a3 + i) % 2**32 if frame.kind == REQUEST else a3
         yield replace(frame, request=frame.request + i, stamp=frame.stamp and frame.stamp + i, args=(a0, a1, a2, last), payload=payload)
+
+
+def frames_of(bundle: Frame) -> Iterator[Frame]:
+    """The requests or answers of a bundle (A15 to A17)."""
+    is_request, at, size = bundle.kind == REQUEST, 0, bundle.args[2]
+    priority, command, arg0, mark = bundle.priority, bundle.command, bundle.args[0], bundle.args[3]
+    for i in range(bundle.args[1] + 1):
+        if i > 0:
+            if at + ITEM.size > len(bundle.payload):
+                raise BadFrame("a bundle that ends in an item")  # A17
+            size, priority, command, arg0, mark, _ = ITEM.unpack_from(bundle.payload, at)
+            at += ITEM.size
+        yield replace(bundle, function=FUNCTIONS["FUNCTION"], priority=priority, command=command, payload=bundle.payload[at:at + size],
+                      request=bundle.request + (i if is_request else mark), stamp=bundle.stamp + mark - 1 if is_request and mark else 0,
+                      args=(arg0, 0, 0, size) if is_request else (size, 0, 0, 0))
+        at += size + -size % 8
+    if at != len(bundle.payload):
+        raise BadFrame("a bundle that its frames do not fill")  # A17
+
+
+def bundle_of(frames: list[Frame]) -> Frame:
+    """One frame for several requests of functions that have numbers, or answers (A15)."""
+    first, stamp = frames[0], next((frame.stamp for frame in frames if frame.stamp), 0)
+    is_request = first.kind == REQUEST
+
+    def mark(frame: Frame) -> int:
+        return (frame.stamp and 1 + frame.stamp - stamp) if is_request else frame.request - first.request
+
+    def signature(frame: Frame) -> int:
+        return frame.args[0] if is_request else 0
+
+    body = padded(first.payload)
+    for frame in frames[1:]:
+        body += ITEM.pack(len(frame.payload), frame.priority, frame.command, signature(frame), mark(frame), 0) + padded(frame.payload)
+    return replace(first, function=FUNCTIONS["BUNDLE"], stamp=stamp, args=(signature(first), len(frames) - 1, len(first.payload), mark(first)), payload=body)
 
 
 def text_of(value: Any) -> bytes:
@@ -101,6 +140,39 @@ def hash_of(text: str) -> int:
     h = (h ^ h >> 16) * 0x85EBCA6B & 0xFFFFFFFF
     h = (h ^ h >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
     return h ^ h >> 16
+
+
+def key_of(string: str) -> int:
+    """XXH64 of the UTF-8, with seed 0 (P15). Raises UnicodeEncodeError for half of a surrogate pair."""
+    data, mask = string.encode(), 2**64 - 1
+    p1, p2, p3, p4, p5 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
+
+    def turn(x: int, bits: int) -> int:
+        return (x << bits | x >> 64 - bits) & mask
+
+    def take(lane: int, word: int) -> int:
+        return turn(lane + word * p2 & mask, 31) * p1 & mask
+
+    h, at = p5, 0
+    if len(data) >= 32:
+        lanes = [p1 + p2 & mask, p2, 0, -p1 & mask]
+        for at in range(32, len(data) + 1, 32):
+            lanes = [take(lane, word) for lane, word in zip(lanes, struct.unpack_from("<4Q", data, at - 32))]
+        h = sum(turn(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18))) & mask
+        for lane in lanes:
+            h = ((h ^ take(0, lane)) * p1 + p4) & mask
+    h = h + len(data) & mask
+    while at + 8 <= len(data):
+        h = (turn(h ^ take(0, struct.unpack_from("<Q", data, at)[0]), 27) * p1 + p4) & mask
+        at += 8
+    if at + 4 <= len(data):
+        h = (turn(h ^ struct.unpack_from("<I", data, at)[0] * p1 & mask, 23) * p2 + p3) & mask
+        at += 4
+    for byte in data[at:]:
+        h = turn(h ^ byte * p5 & mask, 11) * p1 & mask
+    for shift, factor in ((33, p2), (29, p3)):
+        h = (h ^ h >> shift) * factor & mask
+    return h ^ h >> 32
 
 
 class Signature:

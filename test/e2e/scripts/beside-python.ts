@@ -5,7 +5,7 @@ import { connect } from "weighbridge";
 
 const session = await connect();
 const w = await session.tensor("w", { shape: [300, 1000], consistency: "bsp", optimizer: { type: "sgd", learningRate: 0.5 } });
-const e = await session.embedding("e", { dim: 4 });
+const e = await session.embedding("e", { dim: 4, optimizer: "sum" });
 await w.push(Float32Array.from({ length: 300_000 }, (_, i) => i / 8));
 session.clock();
 const values = await w.pull(); // waits until the other has ended its clock: then its rows are there, too

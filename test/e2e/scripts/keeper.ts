@@ -9,20 +9,20 @@ import { parseArgs } from "node:util";
 import { connect } from "weighbridge";
 
 const KEYS = Array.from({ length: 64 }, (_, key) => key * 97);
-const WAIT = { deadlineMs: 60_000 };
+const WAIT = { timeoutMs: 60_000 };
 const { values: options } = parseArgs({ options: { pushes: { type: "string" } } });
 
 const session = await connect();
-const counts = await session.embedding("counts", { dim: 1 });
+const counts = await session.embedding("counts", { dim: 1, optimizer: "sum" });
 const moving = await session.embedding("moving", { dim: 4, optimizer: { type: "adam" } });
 const tensor = await session.tensor("tensor", { shape: [5000], consistency: "asp", optimizer: { type: "momentum", learningRate: 0.1 } });
 
 async function bits(): Promise<string> {
-  const [table, values] = [await moving.pull(KEYS, undefined, WAIT), await tensor.pull(undefined, WAIT)];
+  const [table, values] = [await moving.pull(KEYS, WAIT), await tensor.pull(WAIT)];
   return createHash("sha256").update(table).update(values).digest("hex").slice(0, 16);
 }
 
-const found = await counts.pull(KEYS, undefined, WAIT);
+const found = await counts.pull(KEYS, WAIT);
 console.log(`found ${Math.min(...found)} to ${Math.max(...found)} ${await bits()}`);
 let pushed = Math.max(...found);
 let isEnough = false;

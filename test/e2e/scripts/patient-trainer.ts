@@ -9,8 +9,8 @@ const w = await session.tensor("w", { shape: [8], consistency: "asp", optimizer:
 let hasFailed = false;
 for (let good = 0; good < GOOD_STEPS; ) {
   try {
-    await w.push(new Float32Array(8).fill(1), { deadlineMs: 30_000 });
-    const [sum = 0] = await w.pull(undefined, { deadlineMs: 30_000 });
+    await w.push(new Float32Array(8).fill(1), { timeoutMs: 30_000 });
+    const [sum = 0] = await w.pull({ timeoutMs: 30_000 });
     session.clock();
     if (session.clocks % 10 === 0) console.log(`clock ${session.clocks}, sum ${sum}`);
     if (hasFailed) good++;

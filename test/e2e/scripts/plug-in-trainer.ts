@@ -8,8 +8,8 @@ import { residues, runningMean } from "./plug-ins.ts";
 const [half] = process.argv.slice(2);
 const session = await connect();
 const keys = Array.from({ length: 3000 }, (_, i) => i * i);
-const table = await session.embedding("table", { dim: 4, rowType: "f64", optimizer: runningMean.with() });
-const counts = await session.embedding("counts", { dim: 2, rowType: residues });
+const table = await session.embedding("table", { dim: 4, dtype: "f64", optimizer: runningMean.with() });
+const counts = await session.embedding("counts", { dim: 2, optimizer: "sum", dtype: residues });
 const tensor = await session.tensor("tensor", { shape: [300, 1000], optimizer: runningMean.with() });
 
 async function train(step: number): Promise<void> {
@@ -26,7 +26,8 @@ async function train(step: number): Promise<void> {
 
 if (half === "first") {
   for (const step of [1, 2, 3]) await train(step);
-  await session.checkpoint();
+  const { path } = await session.checkpoint().saved;
+  console.log(`saved ${path}`);
 }
 for (const step of [4, 5]) await train(step);
 const hash = createHash("sha256");

@@ -7,8 +7,8 @@ export const runningMean: PsUpdater<Record<never, never>, "f32" | "f64"> = psUpd
   name: "runningMean",
   version: 1,
   deterministic: true,
-  elements: ["f32", "f64"],
-  columns: () => ({ pushes: { elements: 1 } }),
+  dtypes: ["f32", "f64"],
+  columns: () => ({ pushes: { dim: 1 } }),
   update: ({ elements, starts, columns, count, width }, gradients) => {
     for (let i = 0; i < count; i++) {
       const pushes = elements[columns.pushes![i]!]! + 1;
@@ -26,7 +26,7 @@ export const residues: PsRowType<"i32"> = psRowType({
   name: "residues",
   version: 1,
   deterministic: true,
-  element: "i32",
+  dtype: "i32",
   make: (dim) => new Int32Array(dim).fill(1),
   add: (sums: RowSpans<"i32">, updates: RowSpans<"i32">) => {
     for (let i = 0; i < sums.count; i++)

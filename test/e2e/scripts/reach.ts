@@ -26,7 +26,7 @@ if (session.rank === 1) {
   const request = { worker: 1 };
   console.log(`at first: ${await outcomeOf(session.call(reach, to, request))}`);
   console.log(`nobody there: ${await outcomeOf(session.call(reach, to, { worker: 5 }))}`);
-  console.log(`too late: ${await outcomeOf(session.call(wait, to, request, { deadlineMs: 100 }))}`);
+  console.log(`too late: ${await outcomeOf(session.call(wait, to, request, { timeoutMs: 100 }))}`);
   console.log("waiting");
   console.log(`killed: ${await outcomeOf(session.call(wait, to, request))}`);
   console.log(`gone: ${await outcomeOf(session.call(reach, to, request))}`);

@@ -8,10 +8,10 @@ import { connect, type Embedding, isWeighbridgeError } from "weighbridge";
 
 const { values: options } = parseArgs({ options: { remake: { type: "boolean", default: false } } });
 const session = await connect();
-const open = (): Promise<Embedding> => session.embedding("e", { dim: 1 });
+const open = (): Promise<Embedding> => session.embedding("e", { dim: 1, optimizer: "sum" });
 const keys = Array.from({ length: 32 }, (_, key) => key);
 const rowsOf = async (table: Embedding): Promise<string> => {
-  const rows = await table.pull(keys, undefined, { deadlineMs: 30_000 });
+  const rows = await table.pull(keys, { timeoutMs: 30_000 });
   return `reads ${Math.min(...rows)} to ${Math.max(...rows)}`;
 };
 

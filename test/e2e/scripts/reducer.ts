@@ -11,7 +11,7 @@ process.stdin.on("end", () => {
 process.stdin.resume();
 
 const session = await connect();
-const collective = await session.collective({ deadlineMs: 30_000 });
+const collective = await session.collective({ timeoutMs: 30_000 });
 console.log(`members ${collective.members.join(" ")}, generation ${collective.generation}`);
 
 /** One sum of everybody's ranks, and how many want to end. */
@@ -32,7 +32,7 @@ for (let count = 1; ; count++) {
   } catch (thrown) {
     if (!isWeighbridgeError(thrown, "NODE_DEAD")) throw thrown;
     console.log(`failed: ${thrown.code} ${thrown.message}`);
-    await collective.reform({ deadlineMs: 30_000 });
+    await collective.reform({ timeoutMs: 30_000 });
     console.log(`members ${collective.members.join(" ")}, generation ${collective.generation}`);
   }
 }

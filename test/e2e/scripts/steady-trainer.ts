@@ -9,8 +9,8 @@ import { connect, isWeighbridgeError } from "weighbridge";
 const { values: options } = parseArgs({ options: { consistency: { type: "string" } } });
 const consistency = options.consistency === "bsp" ? "bsp" : "asp";
 const session = await connect();
-const w = await session.tensor("w", { shape: [1000], consistency });
-const e = await session.embedding("e", { dim: 4, consistency });
+const w = await session.tensor("w", { shape: [1000], optimizer: "sum", consistency });
+const e = await session.embedding("e", { dim: 4, optimizer: "sum", consistency });
 const keys = Array.from({ length: 32 }, (_, key) => key);
 
 let isDone = false;
@@ -20,9 +20,9 @@ process.stdin.on("end", () => {
 process.stdin.resume();
 
 async function step(): Promise<void> {
-  const wait = { deadlineMs: 30_000 };
-  const values = await w.pull(undefined, wait);
-  await e.pull(keys, undefined, wait);
+  const wait = { timeoutMs: 30_000 };
+  const values = await w.pull(wait);
+  await e.pull(keys, wait);
   await Promise.all([w.push(new Float32Array(values.length).fill(1), wait), e.push(keys, new Float32Array(128).fill(1), wait)]);
   session.clock();
 }
@@ -35,13 +35,13 @@ while (!isDone) {
     lastCode = "";
   } catch (error) {
     if (!isWeighbridgeError(error)) throw error;
-    if (!error.retryable) throw error;
+    if (!error.retryable && error.outcome !== "unknown") throw error;
     if (error.code !== lastCode) console.log(`step failed: ${error.code}: ${error.message}`);
     lastCode = error.code;
     await setTimeout(50);
   }
   if (session.rank === 0 && session.clocks % 20 === 0) {
-    session.checkpoint({ keep: 2 }).then(
+    session.checkpoint({ keep: 2 }).saved.then(
       ({ clock }) => console.log(`saved clock ${clock}`),
       (error: Error) => console.log(`not saved: ${error.message}`),
     );

@@ -27,7 +27,7 @@ const BATCH = 32;
 const IDS_PER_SAMPLE = 6;
 const IDS = 5000;
 const SIZE = 2000;
-const WAIT = { deadlineMs: 120_000 };
+const WAIT = { timeoutMs: 120_000 };
 const [task = "", stepsText] = process.argv.slice(2);
 const steps = Number(stepsText);
 
@@ -45,7 +45,7 @@ function made(): { readonly network: Network; readonly model: Model; readonly da
     const model = new Model(network, { loss, optimizer: { type: "momentum", learningRate: 0.01, momentum: 0.9 } });
     return { network, model, dataset: new ImageDataset(readMnist("train", { countMax: BATCH * steps })) };
   }
-  const network = new WideDeepNetwork(workspace, { vocabSize: IDS, idsPerSample: IDS_PER_SAMPLE, sampleCountMax, width: 8, hidden: [32] });
+  const network = new WideDeepNetwork(workspace, { vocabSize: IDS, idsPerSample: IDS_PER_SAMPLE, sampleCountMax, dim: 8, hidden: [32] });
   const isTable = (name: string): boolean => name.startsWith("deep.") || name.startsWith("wide.");
   const model = new Model(network, {
     loss: new BinaryCrossEntropy(workspace, { sampleCountMax }),
@@ -69,8 +69,8 @@ input.on("close", () => {
 });
 
 const session = await connect();
-const shared = await session.tensor("shared", { shape: [SIZE], consistency: "asp" });
-const own = await session.embedding(`own ${session.rank}`, { dim: 2 });
+const shared = await session.tensor("shared", { shape: [SIZE], optimizer: "sum", consistency: "asp" });
+const own = await session.embedding(`own ${session.rank}`, { dim: 2, optimizer: "sum" });
 const [ones, two] = [new Float32Array(SIZE).fill(1), new Float32Array(4).fill(1)];
 let done = 0;
 
@@ -91,11 +91,11 @@ const options = { session, batchSize: BATCH, consistency: task === "lenet" ? "bs
 const { repeatedCount } = await model.train(1, dataset, { ...options, callbacks: [{ stepEnd }] });
 if (repeatedCount > 0) throw new Error(`${repeatedCount} samples were used again: a step has failed`);
 
-const counted = await own.pull([1, 2 ** 40], undefined, WAIT);
+const counted = await own.pull([1, 2 ** 40], WAIT);
 if (!counted.every((value) => value === done)) throw new Error(`after ${done} pushes the rows are ${counted.join()}`);
-const all = await session.rendezvous.meet("trained", { generation: 0, value: String(done) }, WAIT);
+const all = await session.rendezvous.meet("trained", { generation: 0, value: String(done), ...WAIT });
 const total = all.reduce((sum, { value }) => sum + Number(value), 0);
-const sums = await shared.pull(undefined, WAIT);
+const sums = await shared.pull(WAIT);
 const wrong = sums.findIndex((sum) => sum !== total);
 if (wrong >= 0) throw new Error(`after ${total} pushes of all workers element ${wrong} is ${sums[wrong]}`);
 

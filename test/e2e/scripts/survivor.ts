@@ -19,14 +19,14 @@ const LONG_MS = 10;
 const LEISURE_MS = 5;
 const SIZE = 5000;
 const KEYS = Array.from({ length: 64 }, (_, key) => key * 97);
-const WAIT = { deadlineMs: 60_000 };
+const WAIT = { timeoutMs: 60_000 };
 
 const session = await connect();
 const { rank } = session;
 const tensor = await session.tensor("tensor", { shape: [SIZE], consistency: "bsp", optimizer: { type: "momentum", learningRate: 0.1 } });
 const rows = await session.embedding("rows", { dim: 4, consistency: "bsp", optimizer: { type: "adam" } });
-const shared = await session.tensor("shared", { shape: [SIZE], consistency: "asp" });
-const own = await session.embedding(`own ${rank}`, { dim: 2 });
+const shared = await session.tensor("shared", { shape: [SIZE], optimizer: "sum", consistency: "asp" });
+const own = await session.embedding(`own ${rank}`, { dim: 2, optimizer: "sum" });
 
 const { values: options } = parseArgs({ options: { pushes: { type: "string" }, until: { type: "string" } } });
 const pushesMax = Number(options.pushes ?? Infinity);
@@ -57,10 +57,10 @@ async function trainInStep(): Promise<void> {
   for (let step = 0; step < STEPS; step++) {
     await Promise.all([tensor.push(gradient(SIZE, step), WAIT), rows.push(KEYS, gradient(KEYS.length * 4, step), WAIT)]);
     session.clock();
-    await tensor.pull(undefined, WAIT);
+    await tensor.pull(WAIT);
     await setTimeout(20);
   }
-  const [values, table] = [await tensor.pull(undefined, WAIT), await rows.pull(KEYS, undefined, WAIT)];
+  const [values, table] = [await tensor.pull(WAIT), await rows.pull(KEYS, WAIT)];
   console.log(`bits ${createHash("sha256").update(values).update(table).digest("hex").slice(0, 16)}`);
 }
 
@@ -78,11 +78,11 @@ async function pushAsync(): Promise<void> {
 }
 
 await Promise.all([trainInStep(), pushAsync()]);
-const counted = await own.pull([1, 2 ** 40], undefined, WAIT);
+const counted = await own.pull([1, 2 ** 40], WAIT);
 if (!counted.every((value) => value === pushCount)) throw new Error(`after ${pushCount} pushes the rows are ${counted.join()}`);
-const all = await session.rendezvous.meet("pushed", { generation: 0, value: String(pushCount) }, WAIT);
+const all = await session.rendezvous.meet("pushed", { generation: 0, value: String(pushCount), ...WAIT });
 const total = all.reduce((sum, { value }) => sum + Number(value), 0);
-const sums = await shared.pull(undefined, WAIT);
+const sums = await shared.pull(WAIT);
 const wrong = sums.findIndex((sum) => sum !== total);
 if (wrong >= 0) throw new Error(`after ${total} pushes of all workers element ${wrong} is ${sums[wrong]}`);
 console.log(`verified ${pushCount} pushes, longest wait ${Math.round(longestMs)} ms`);

@@ -9,7 +9,7 @@ const { values: options } = parseArgs({ options: { wait: { type: "boolean" } } }
 const session = await connect();
 console.log("connected");
 while (options.wait === true && (await session.parameters()).length === 0) await setTimeout(20);
-const w = await session.tensor("w", { shape: [1000], consistency: "bsp" });
+const w = await session.tensor("w", { shape: [1000], optimizer: "sum", consistency: "bsp" });
 if (options.wait === true) {
   // The first push finds out that the clocks went on, and joins there.
   const found = [...new Set(await w.pull())].join(" ");

@@ -10,23 +10,20 @@ const PARTS = 2;
 
 const { values: options } = parseArgs({ options: { stall: { type: "boolean" }, assignment: { type: "string" } } });
 const session = await connect();
-const visits = await session.tensor("visits", { shape: [BATCHES * PARTS] });
+const visits = await session.tensor("visits", { shape: [BATCHES * PARTS], optimizer: "sum" });
 const assignment = options.assignment === "even" ? "even" : "free";
-const feed = await session.units("train", { epoch: 0, batchCount: BATCHES, partCount: PARTS, assignment });
+const units = session.units("train", { epoch: 0, batchCount: BATCHES, partCount: PARTS, assignment });
 let unitCount = 0;
-for (;;) {
-  const unit = await feed.next();
-  if (unit === "over") break;
-  if (unit === "idle") continue;
-  console.log(`begins ${unit.unit}`);
+for await (const unit of units) {
+  console.log(`begins ${unit.index}`);
   if (options.stall === true && ++unitCount === 3) await new Promise(() => setInterval(() => {}, 1000));
   const gradient = new Float32Array(BATCHES * PARTS);
-  gradient[unit.unit] = 1;
+  gradient[unit.index] = 1;
   await visits.push(gradient);
-  feed.done(unit);
+  unit.done();
   await setTimeout(5);
 }
 const counts = await visits.pull();
 const [least, most] = [Math.min(...counts), Math.max(...counts)];
-console.log(`over: each ${least} to ${most} times, ${feed.repeatedCount} repeated`);
+console.log(`over: each ${least} to ${most} times, ${units.repeatedCount} repeated`);
 await session.close();

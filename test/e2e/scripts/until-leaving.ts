@@ -6,8 +6,8 @@ import { connect } from "weighbridge";
 const session = await connect();
 const left = await session.tensor("left", { shape: [1], optimizer: { type: "sum" }, consistency: "asp" });
 console.log(`worker ${session.rank} is here`);
-while (!session.leaving.aborted && (await left.pull())[0] === 0) await sleep(20);
-if (session.leaving.aborted) {
+while (!session.isLeaving && (await left.pull())[0] === 0) await sleep(20);
+if (session.isLeaving) {
   console.log("asked to leave");
   await left.push(Float32Array.of(1));
 }

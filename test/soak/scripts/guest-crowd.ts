@@ -19,8 +19,8 @@ async function visit(): Promise<Session> {
 
 async function comesLate(guest: Session): Promise<boolean> {
   try {
-    const rows = await guest.embedding("linked", undefined, { deadlineMs: 10_000 });
-    await rows.push(KEYS, new Float32Array(8 * KEYS.length).fill(1), { deadlineMs: 10_000 });
+    const rows = await guest.embedding("linked", { timeoutMs: 10_000 });
+    await rows.push(KEYS, new Float32Array(8 * KEYS.length).fill(1), { timeoutMs: 10_000 });
     return false;
   } catch (thrown) {
     return isWeighbridgeError(thrown, "FENCED");

@@ -15,9 +15,10 @@ import type { RowAccessor } from "../row-accessor.ts";
 import type { TableRowType } from "../table-row-type.ts";
 import { DenseAccessor } from "./dense-row.ts";
 
+/** How a row type of a user's own is described. */
 export type CustomRowOptions<E extends RowElement, A extends RowAccessor<E> = DenseAccessor<E>> = PlugInIdentity & {
   /** What its rows are made of. */
-  readonly element: E;
+  readonly dtype: E;
   /**
    * Elements of a row of a table with this `rowCapacity`. Defaults to that, and is never less than `columnCount`
    * (CustomRow.C1).
@@ -32,25 +33,29 @@ export type CustomRowOptions<E extends RowElement, A extends RowAccessor<E> = De
   /** Makes one update of two for the same column: associative. Defaults to their sum. */
   addUpdates?(a: UpdateOf<E>, b: UpdateOf<E>): UpdateOf<E>;
   /** The update that changes nothing, which is never sent. Defaults to 0. */
-  readonly neutral?: UpdateOf<E>;
+  readonly neutral?: UpdateOf<E> | undefined;
   /** How much an update would change a row, from 0 up: what leaves first when not all can. Defaults to |update|. */
   importance?(row: RowPlace<E>, column: number, update: UpdateOf<E>): number;
   /** How a user reads a row. Defaults to its elements by column. */
   accessor?(place: RowPlace<E>): A;
   /** As of psRowType. */
   save?(saved: SavedColumns<E>): void;
+  /** Makes rows of this version of what an earlier `version` saved. */
   load?(saved: SavedColumns<E>, version: number): void;
 };
 
 const MEMBERS = ["elements", "columnCount", "zero", "apply", "addUpdates", "importance", "accessor", "save", "load"] as const;
-const OPTION_NAMES = ["name", "version", "deterministic", "element", "neutral", ...MEMBERS] as const;
+const OPTION_NAMES = ["name", "version", "deterministic", "dtype", "neutral", ...MEMBERS] as const;
 
-/** Throws BAD_ARGUMENT. */
+/**
+ * Makes a row type of your own, from what one update does to a column of a row. Servers have it if a module that they
+ * load (`--functions`) exports it. Throws BAD_ARGUMENT.
+ */
 export function customRow<const E extends RowElement, A extends RowAccessor<E> = DenseAccessor<E>>(
   options: CustomRowOptions<E, A>,
 ): TableRowType<E, A> & { readonly plugIn: PsRowType<E> } {
   checkPlugIn("a row type", options, OPTION_NAMES);
-  const { name, version, deterministic, element, apply, zero, save, load } = options;
+  const { name, version, deterministic, dtype: element, apply, zero, save, load } = options;
   checkMembers(name, options, MEMBERS, ["apply"]);
   checkElement(name, element);
   const { elements = (capacity) => capacity, columnCount = (capacity) => capacity } = options;
@@ -61,7 +66,17 @@ export function customRow<const E extends RowElement, A extends RowAccessor<E> =
   const addUpdates = options.addUpdates ?? ((a, b) => ((a as number) + (b as number)) as UpdateOf<E>);
   const updates = new ColumnUpdates<E>({ element, neutral, apply, addUpdates });
   const room = (capacity: number): number => Math.max(elements(capacity), columnCount(capacity));
-  const { kind: _, ...made } = columnRowType<E>({ name, version, deterministic, updates, element, elements: room, zero, save, load });
+  const { kind: _, ...made } = columnRowType<E>({
+    name,
+    version,
+    deterministic,
+    updates,
+    dtype: element,
+    elements: room,
+    zero,
+    save,
+    load,
+  });
   const importance = options.importance ?? ((_row, _column, update) => Math.abs(Number(update)));
   return {
     name,

@@ -10,16 +10,18 @@ import { checkElement } from "../../../store/row-types/ps-row-type.ts";
 import { RowAccessor } from "../row-accessor.ts";
 import type { TableRowType } from "../table-row-type.ts";
 
+/** Reads a row whose columns all have a value. */
 export class DenseAccessor<E extends RowElement = RowElement> extends RowAccessor<E> {
   /** How many columns a row has. */
   get length(): number {
     return this.place.length;
   }
 
+  /** The value of a column. Throws OUT_OF_RANGE, and CLOSED after `release()`. */
   get(column: number): UpdateOf<E> {
     const { cells, start, length } = this.place;
     if (this.slot < 0) this.checkHeld();
-    if (!(column >= 0 && column < length) || column % 1 !== 0) this.checkColumn(column, length);
+    if (typeof column !== "number" || column >>> 0 !== column || column >= length) this.checkColumn(column, length);
     return cells[start + column] as UpdateOf<E>;
   }
 
@@ -37,6 +39,7 @@ export class DenseAccessor<E extends RowElement = RowElement> extends RowAccesso
   }
 }
 
+/** What denseRow() and multiplicativeRow() make. */
 export type DenseRowType<E extends RowElement> = TableRowType<E, DenseAccessor<E>>;
 
 /** Rows of numbers of this kind. */

@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { EmbeddingOptions, RowTypeOption } from "../../../api/parameter-options.ts";
+import type { DtypeOption, EmbeddingOptions } from "../../../api/parameter-options.ts";
 import type { Session } from "../../../api/session.ts";
 import { Random } from "../../../base/random.ts";
 import { ELEMENT_NAMES, elementsAt, ROW_ELEMENTS, type RowArray, type RowElement } from "../../../kernel/row-element.ts";
@@ -27,7 +27,7 @@ const hoursOptions = {
   name: "hours",
   version: 1,
   deterministic: true,
-  element: "f64",
+  dtype: "f64",
   apply: ({ cells, start }: RowPlace<"f64">, column: number, update: number) => {
     if (update === 13) throw new Error("thirteen");
     cells[start + column] = (((cells[start + column]! + update) % 12) + 12) % 12;
@@ -38,9 +38,8 @@ const hours = customRow(hoursOptions);
 type Choices = Pick<EmbeddingOptions, "consistency" | "link">;
 
 async function tableOf(session: Session, name: string, rowType: TableRowType, choices: Choices = {}): Promise<Embedding<RowElement>> {
-  const stored = (rowType.plugIn ?? rowType.element) as RowTypeOption;
-  const options = { dim: CAPACITY, rowType: stored, ...choices };
-  return (await session.embedding(name, options)) as unknown as Embedding<RowElement>;
+  const stored = (rowType.plugIn ?? rowType.element) as DtypeOption;
+  return await session.embedding(name, { dim: CAPACITY, dtype: stored, optimizer: "sum", ...choices });
 }
 
 /** Zeros for so many spans, side by side. */
@@ -109,11 +108,16 @@ test("of a packed row and a packed update only the words that are not 0 travel, 
   const dim = 10_000;
   const bytesOf = async (
     name: string,
-    rowType: RowTypeOption,
+    rowType: DtypeOption,
     choices: Choices,
     update: RowArray,
   ): Promise<{ sent: number; received: number }> => {
-    const table = (await session.embedding(name, { dim, rowType, ...choices })) as unknown as Embedding<RowElement>;
+    const table = (await session.embedding(name, {
+      dim,
+      dtype: rowType,
+      optimizer: "sum",
+      ...choices,
+    })) as unknown as Embedding<RowElement>;
     session.startRecord();
     await table.push([1], update);
     const { sent } = loads();
@@ -129,7 +133,7 @@ test("of a packed row and a packed update only the words that are not 0 travel, 
   const sparse = sparseRow("i32");
   const span: RowPlace<"i32"> = { cells: new Int32Array(sparse.elements(dim)), start: 0, length: sparse.elements(dim) };
   for (const column of [5, 1_000_000]) sparse.add(span, column, 3);
-  const small = await bytesOf("small", sparse.plugIn as unknown as RowTypeOption, PACKED, span.cells);
+  const small = await bytesOf("small", sparse.plugIn as unknown as DtypeOption, PACKED, span.cells);
   assert.ok(small.sent < 2501 + 5 * 4 + 200 && small.received < 2501 + 5 * 4 + 200, JSON.stringify(small));
 });
 
@@ -226,7 +230,7 @@ test("a checkpoint of two servers is restored on three with rows of every type a
         await table.push(keys, updates);
         expected.push(await table.pull(keys));
       }
-      await cluster.session.checkpoint();
+      await cluster.session.checkpoint().saved;
     }
     await using cluster = await EmbeddedCluster.start({ servers: 3, plugIns: [hours.plugIn], restore: directory });
     for (const [number, rowType] of ROW_TYPES.entries()) {
@@ -245,7 +249,7 @@ test("rows of another version of a user's row type are loaded by the newer one, 
       await using cluster = await EmbeddedCluster.start({ servers: 2, plugIns: [hours.plugIn], checkpointDir: directory });
       const table = await tableOf(cluster.session, "hours", hours as unknown as TableRowType);
       await table.push([1, 2], Float64Array.of(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0));
-      await cluster.session.checkpoint();
+      await cluster.session.checkpoint().saved;
     }
     const newer = { ...hoursOptions, version: 2 };
     await assert.rejects(

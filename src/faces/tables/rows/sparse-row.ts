@@ -20,6 +20,7 @@ export type SparseColumns<E extends RowElement> = { readonly columns: Uint32Arra
 export class SparseAccessor<E extends RowElement = RowElement> extends RowAccessor<E> {
   readonly #rows: SparseRows<E>;
 
+  /** @internal */
   constructor(place: RowPlace<E>, rows: SparseRows<E>) {
     super(place);
     this.#rows = rows;
@@ -78,20 +79,25 @@ export type SparseFeature<E extends RowElement> = SparseColumns<E> & {
   readonly dim: number;
 };
 
+/** Reads a row of features. */
 export class SparseFeatureAccessor<E extends RowElement = RowElement> extends SparseAccessor<E> {
   readonly dim: number;
 
+  /** @internal */
   constructor(place: RowPlace<E>, rows: SparseRows<E>, dim: number) {
     super(place, rows);
     this.dim = dim;
   }
 
+  /** The features and their values, as a copy. */
   toSparseFeature(): SparseFeature<E> {
     return { dim: this.dim, ...this.toArrays() };
   }
 }
 
+/** What sparseRow() and sortedRow() make. */
 export type SparseRowType<E extends RowElement> = TableRowType<E, SparseAccessor<E>>;
+/** What sparseFeatureRow() makes. */
 export type SparseFeatureRowType<E extends RowElement> = TableRowType<E, SparseFeatureAccessor<E>>;
 
 /** Rows whose entries stand by column. Throws BAD_ARGUMENT. */

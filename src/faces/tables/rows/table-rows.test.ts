@@ -72,7 +72,7 @@ const CASES: readonly Case[] = [
     ...{ name: "custom", first: 0, combine: plus, update: summand, columnOf: consecutive },
     rowType: (element) =>
       customRow({
-        ...{ name: "plain", version: 1, deterministic: true, element },
+        ...{ name: "plain", version: 1, deterministic: true, dtype: element },
         apply: ({ cells, start }, column, update) => {
           cells[start + column] = plus(element, cells[start + column] as Value, update) as never;
         },
@@ -262,7 +262,7 @@ const greatest = customRow({
   name: "greatest",
   version: 1,
   deterministic: true,
-  element: "i32",
+  dtype: "i32",
   neutral: -(2 ** 31),
   elements: (capacity) => capacity + 1,
   zero: ({ cells, start, length }) => cells.fill(-(2 ** 31), start, start + length - 1),
@@ -289,27 +289,28 @@ test("a row type of a user's own has its own zero, its own neutral update and it
 });
 
 test("what makes no row type is refused with BAD_ARGUMENT", () => {
-  const options = { name: "mine", version: 1, deterministic: true, element: "f64", apply: () => {} } as const;
+  const options = { name: "mine", version: 1, deterministic: true, dtype: "f64", apply: () => {} } as const;
   const refused = (other: object, message: RegExp): void =>
     assert.throws(() => customRow({ ...options, ...other }), throwsCode("BAD_ARGUMENT", message));
   for (const { name } of Object.values(TABLE_ROW_TYPES).flatMap((types) => Object.values(types)))
     refused({ name }, new RegExp(`not called ${name}: that is one of ours`));
   refused({ name: "f64" }, /not called f64/);
-  refused({ element: "u8" }, /element is one of f32, f64, i32 and i64, not "u8"/);
+  refused({ element: "i32" }, /element is now called dtype/);
+  refused({ dtype: "u8" }, /rows must be of f32, f64, i32 and i64, got "u8"/);
   refused({ apply: undefined }, /apply is a function/);
   refused({ apply: async () => {} }, /apply is done when it returns/);
   refused({ neutral: 1n }, /neutral is an update of f64/);
   refused({ neutral: Number.NaN }, /neutral is an update of f64/);
   refused({ aply: () => {} }, /has no "aply".*did you mean apply/);
   for (const make of [denseRow, sparseRow, sortedRow, multiplicativeRow])
-    assert.throws(() => make("f16" as "f32"), throwsCode("BAD_ARGUMENT", /element is one of f32, f64, i32 and i64, not "f16"/));
+    assert.throws(() => make("f16" as "f32"), throwsCode("BAD_ARGUMENT", /rows must be of f32, f64, i32 and i64, got "f16"/));
 });
 
 test("types flow: rows of an element have accessors, updates and arrays of it", () => {
   type Is<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
   const [dense, wide, features] = [denseRow("f64"), sparseRow("i64"), sparseFeatureRow("f32", { dim: 9 })];
   const own = customRow({
-    ...{ name: "own", version: 1, deterministic: true, element: "i64" },
+    ...{ name: "own", version: 1, deterministic: true, dtype: "i64" },
     apply: () => {},
     accessor: (place) => new SparseAccessor(place, undefined as never),
   });

@@ -1,12 +1,15 @@
 // callback — the events of a training Model, and their listeners. Callbacks are called in order and awaited: they delay
-// the training.
+// the training. One that returns false stops it.
 
 import { badArgument } from "../../../base/errors.ts";
+import type { Log } from "../../../base/log.ts";
+import type { ExchangeTimes } from "../step-times.ts";
 
 /** After every step of this worker. */
 export type StepEvent = {
   /** From 1 on. */
   readonly epoch: number;
+  /** How many epochs the training has, with those before it was resumed. */
   readonly epochCount: number;
   /** Steps of this worker in this epoch, from 1; more than there are batches if it does parts of a dead worker. */
   readonly step: number;
@@ -21,14 +24,21 @@ export type StepEvent = {
   readonly loss: number;
   /** Of this worker, since the epoch began. */
   readonly samplesPerSec: number;
+  /** The steps of this worker, since the epoch began. */
   readonly stepsPerSec: number;
   /** The share of its time, from 0 to 1, that this worker waited for parameters. */
   readonly waitShare: number;
+  /** The share of its time that it handed gradients to its links; what is left of both it computed. */
+  readonly sendShare: number;
+  /** @internal Of the last clock whose values have been used. */
+  readonly exchange?: ExchangeTimes | undefined;
 };
 
+/** After every epoch of this worker. */
 export type EpochEvent = Omit<StepEvent, "loss"> & {
   /** The mean over this worker's samples of the epoch; NaN without any. */
   readonly loss: number;
+  /** How long the epoch took at this worker. */
   readonly seconds: number;
   /** Units of this epoch that a dead worker had begun. */
   readonly repeatedCount: number;
@@ -49,19 +59,35 @@ export interface TrainingView {
     readonly job: string;
     readonly keep: number | undefined;
   }): Promise<{ readonly path: string; readonly step: number }>;
+  /** @internal Where warnings of the training go. */
+  readonly log: Log;
   /** A safetensors file of the parameters in this process, with every update so far; undefined if there are none. */
   encode(): Promise<Uint8Array | undefined>;
 }
 
+/** `false`, or a promise of it, stops the training; all else lets it continue. */
+// biome-ignore lint/suspicious/noConfusingVoidType: a hook that returns nothing has a promise of void
+export type CallbackOutcome = void | boolean | Promise<void | boolean>;
+
+/**
+ * A hook may call `eval`, `predict` and `encode` of the model that is trained. One of `begin`, `stepEnd` and `epochEnd`
+ * that returns false stops the training at all workers: one process, and workers that reduce among themselves, stop
+ * after the step; other workers after the epoch. Workers of an asp training whose parameters are all on servers wait
+ * for no other: each stops by its own callbacks. `train` then resolves with `hasStopped`. An epoch that was stopped
+ * within has no `epochEnd`.
+ */
 export interface TrainingCallback {
-  begin?(view: TrainingView): void | Promise<void>;
-  stepEnd?(event: StepEvent, view: TrainingView): void | Promise<void>;
+  /** Called before the first step. */
+  begin?(view: TrainingView): CallbackOutcome;
+  /** Called after every step of this worker. */
+  stepEnd?(event: StepEvent, view: TrainingView): CallbackOutcome;
   /** At every worker for every epoch, also one that it missed: callbacks may wait for each other. */
-  epochEnd?(event: EpochEvent, view: TrainingView): void | Promise<void>;
+  epochEnd?(event: EpochEvent, view: TrainingView): CallbackOutcome;
   /** Called after the last epoch, also if the training failed, then with the error. */
   end?(view: TrainingView, error?: unknown): void | Promise<void>;
 }
 
+/** Prints the loss (MindSpore: LossMonitor). */
 export class LossMonitor implements TrainingCallback {
   readonly #perPrintTimes: number;
   readonly #print: (line: string) => void;
@@ -88,6 +114,7 @@ export class LossMonitor implements TrainingCallback {
   }
 }
 
+/** Prints how long epochs take (MindSpore: TimeMonitor). */
 export class TimeMonitor implements TrainingCallback {
   readonly #print: (line: string) => void;
 

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { Deferred } from "../../../base/deferred.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../../base/errors.ts";
+import { SILENT_LOG } from "../../../base/log.ts";
 import { LossMonitor, type StepEvent, TimeMonitor, type TrainingView } from "./callback.ts";
 import { ModelCheckpoint, type ModelCheckpointOptions } from "./model-checkpoint.ts";
 
@@ -19,6 +20,7 @@ const EVENT: StepEvent = {
   samplesPerSec: 1,
   stepsPerSec: 1,
   waitShare: 0,
+  sendShare: 0,
 };
 const stepOf = (step: number): StepEvent => ({ ...EVENT, step, globalStep: step, loss: step });
 
@@ -81,6 +83,7 @@ function stage(
       saved.jobs.push(job);
       return await Promise.resolve({ path: job, step: 1 });
     },
+    log: SILENT_LOG,
     encode: async () => await Promise.resolve(new Uint8Array(1)),
     ...view,
   };
@@ -162,6 +165,18 @@ test("a save of the servers that fails is told at once, and the next that is due
   await callback.stepEnd(stepOf(2), view);
   await callback.end(view);
   assert.deepEqual([jobs.length, failures.length], [1, 1]);
+});
+
+test("a save of the servers that fails is a warning in the log of the training where nothing else takes it", async (t) => {
+  const warnings: unknown[] = [];
+  const log = { ...SILENT_LOG, warn: (...line: unknown[]) => void warnings.push(line) };
+  const { mock } = t.mock.method(console, "warn", () => {});
+  const checkpoint = () => Promise.reject(new WeighbridgeError("CHECKPOINT_IO", "no space"));
+  const { view, callback } = stage({ isDistributed: true, checkpoint, log }, { everySteps: 1 });
+  await callback.stepEnd(stepOf(3), view);
+  await turn();
+  assert.deepEqual(warnings, [["no checkpoint was saved", { step: "1_3", reason: "no space" }]]);
+  assert.equal(mock.callCount(), 0);
 });
 
 test("a cut is asked for before the next step, and before this worker's own file is written", async () => {

@@ -11,7 +11,7 @@
 //       no worker continues before the save is done.
 
 import { badArgument, isWeighbridgeError, reasonOf } from "../../../base/errors.ts";
-import { checkOptions } from "../../../base/known-options.ts";
+import { type Complete, checkOptions } from "../../../base/known-options.ts";
 import type { EpochEvent, StepEvent, TrainingCallback, TrainingView } from "./callback.ts";
 
 /** A store for files of models. */
@@ -21,25 +21,28 @@ export interface ModelFiles {
   remove(name: string): Promise<void>;
 }
 
+/** When the model is saved, and where. */
 export type ModelCheckpointOptions = {
   /** The prefix of file names, and the job's name on servers. "CKP" by default, as in MindSpore. */
-  readonly prefix?: string;
+  readonly prefix?: string | undefined;
   /** Save every this many steps; if left out, at the end of every epoch. */
   readonly everySteps?: number | undefined;
   /** How many are kept; 5 by default. */
-  readonly keepMax?: number;
+  readonly keepMax?: number | undefined;
+  /** @internal */
   readonly files: ModelFiles;
   /** Called for every saved checkpoint. */
   readonly onSaved?: ((path: string) => void) | undefined;
-  /** Called for a failed save by the servers, if another one will be tried; prints a line to the console by default. */
+  /** Called for a failed save by the servers, if another one will be tried; by default it is a warning in the log. */
   readonly onFailed?: ((error: unknown) => void) | undefined;
 };
 
 export const CHECKPOINT_OPTIONS: readonly string[] = ["prefix", "everySteps", "keepMax", "onSaved", "onFailed"];
 
+/** Saves the model as it trains (MindSpore: ModelCheckpoint). */
 export class ModelCheckpoint implements TrainingCallback {
-  readonly #options: Required<Omit<ModelCheckpointOptions, "onSaved" | "onFailed">> & Pick<ModelCheckpointOptions, "onSaved">;
-  readonly #onFailed: (error: unknown) => void;
+  readonly #options: Complete<Omit<ModelCheckpointOptions, "everySteps" | "onSaved" | "onFailed">> &
+    Pick<ModelCheckpointOptions, "everySteps" | "onSaved" | "onFailed">;
   readonly #names: string[] = [];
   #saving: Promise<void> | undefined;
   #stepCount = 0;
@@ -49,7 +52,7 @@ export class ModelCheckpoint implements TrainingCallback {
   /** Throws BAD_ARGUMENT. */
   constructor(options: ModelCheckpointOptions) {
     checkOptions(options, ["files", ...CHECKPOINT_OPTIONS], "the options of a ModelCheckpoint");
-    const { prefix = "CKP", everySteps, keepMax = 5, files, onSaved } = options;
+    const { prefix = "CKP", everySteps, keepMax = 5, files, onSaved, onFailed } = options;
     if (!/^[\w.-]+$/.test(prefix))
       throw badArgument(`prefix must be a file name of letters, digits, _, . and -, not ${JSON.stringify(prefix)}`);
     for (const [name, count] of Object.entries({ everySteps: everySteps ?? 1, keepMax })) {
@@ -57,11 +60,10 @@ export class ModelCheckpoint implements TrainingCallback {
         throw badArgument(`${name} is a whole number from 1 on, not ${count}`);
       }
     }
-    this.#options = { prefix, everySteps, keepMax, files, onSaved };
-    this.#onFailed = options.onFailed ?? ((error) => console.warn(`no checkpoint was saved after step ${this.#where}: ${reasonOf(error)}`));
+    this.#options = { prefix, everySteps, keepMax, files, onSaved, onFailed };
   }
 
-  /** Throws BAD_ARGUMENT (ModelCheckpoint.C5). */
+  /** Refuses `everySteps` for a network with cached rows: throws BAD_ARGUMENT (ModelCheckpoint.C5). */
   begin({ keepsRows }: TrainingView): void {
     const { everySteps } = this.#options;
     if (!keepsRows || everySteps === undefined) return;
@@ -69,10 +71,10 @@ export class ModelCheckpoint implements TrainingCallback {
     throw badArgument(`a ModelCheckpoint cannot save every ${everySteps} steps of a network with cached rows: ${text}`);
   }
 
-  async stepEnd({ epoch, step }: StepEvent, view: TrainingView): Promise<void> {
+  async stepEnd({ epoch, globalStep }: StepEvent, view: TrainingView): Promise<void> {
     const { everySteps } = this.#options;
     this.#stepCount++;
-    this.#where = `${epoch}_${step}`;
+    this.#where = `${epoch}_${globalStep}`; // also of an epoch that was resumed in its middle
     if (everySteps !== undefined && this.#stepCount % everySteps === 0) await this.#save(view);
   }
 
@@ -95,9 +97,11 @@ export class ModelCheckpoint implements TrainingCallback {
   /** If servers save, training goes on while they write. */
   async #save(view: TrainingView): Promise<void> {
     if (view.rank !== 0 || this.#saving !== undefined) return; // ModelCheckpoint.C1, ModelCheckpoint.C2
+    const step = this.#where;
     const { saving } = await this.#begin(view);
     if (!view.isDistributed) return await saving;
-    this.#saving = saving.catch(this.#onFailed).finally(() => {
+    const told = (error: unknown): void => view.log.warn("no checkpoint was saved", { step, reason: reasonOf(error) });
+    this.#saving = saving.catch(this.#options.onFailed ?? told).finally(() => {
       this.#saving = undefined;
     });
   }
@@ -118,6 +122,8 @@ export class ModelCheckpoint implements TrainingCallback {
     const { keepMax, files, onSaved } = this.#options;
     const path = await files.write(name, bytes);
     onSaved?.(path);
+    const before = this.#names.indexOf(name); // a step that was made again
+    if (before >= 0) this.#names.splice(before, 1);
     this.#names.push(name);
     while (this.#names.length > keepMax) await files.remove(this.#names.shift()!);
   }

@@ -2,8 +2,8 @@
 // memory: the samples and their chunks (chunks.ts), who computes which, and the losses. Gradients are level 1's
 // (gradient-sums.ts).
 //
-//   words     step | samples | chunks | claim: step << 12 | chunks left | chunks done    i32
-//   numbers   divisor | loss of each chunk                                               f64
+//   words     step | samples | chunks | claim: step << 12 | chunks left | chunks done | step that is summed    i32
+//   numbers   divisor | loss of each chunk                                                                     f64
 //
 // Invariants:
 //   DeviceControl.D1. The owner writes everything else before it lets chunks be claimed, or raises `step`. Nobody
@@ -27,7 +27,8 @@ const SAMPLES = 1;
 const CHUNKS = 2;
 const CLAIM = 3;
 const DONE = 4;
-const WORDS = 5;
+const SUMMED = 5;
+const WORDS = 6;
 const LOSSES = 1;
 const LEFT_BITS = 12;
 const LEFT_MASK = 2 ** LEFT_BITS - 1;
@@ -115,6 +116,16 @@ export class DeviceControl {
   done(chunk: number, loss: number): boolean {
     this.#numbers[LOSSES + chunk] = loss;
     return Atomics.add(this.#words, DONE, 1) + 1 === this.#words[CHUNKS];
+  }
+
+  /** The owner says that the gradients of the step are summed: the others have nothing to do until the next one. */
+  endStep(): void {
+    Atomics.store(this.#words, SUMMED, Atomics.load(this.#words, STEP));
+  }
+
+  /** Whether no step is under way. */
+  get isBetweenSteps(): boolean {
+    return Atomics.load(this.#words, SUMMED) === Atomics.load(this.#words, STEP);
   }
 
   /** Of the step that is summed, or about to be. */

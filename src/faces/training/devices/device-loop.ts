@@ -37,9 +37,11 @@ export type TrainingGrant = {
   readonly plan: KeyPlan;
   /** Of updates that all threads make. */
   readonly loop: Int32Array;
-  /** How long a thread looks for something to do before it sleeps. */
-  readonly lookMs: number;
+  readonly look: LookTimes;
 };
+
+/** How long a thread looks for something to do before it sleeps. */
+export type LookTimes = { readonly withinStepMs: number; readonly betweenStepsMs: number };
 
 export type DeviceLoopParts = {
   readonly clock: Clock;
@@ -50,7 +52,7 @@ export type DeviceLoopParts = {
 
 /** Runs until the thread is ended. Throws what the network throws: the thread ends, and the owner hears of it. */
 export async function runDevice(grant: TrainingGrant, { clock, timeline, ready }: DeviceLoopParts): Promise<never> {
-  const { device, memory, meter, rules, spans, unit, lookMs, gradients } = grant;
+  const { device, memory, meter, rules, spans, unit, look, gradients } = grant;
   const { isClaimed } = grant.control.dealing;
   const workspace = ReplicaWorkspace.attach(grant.arena, grant.replica.values, spans);
   const replica = await buildReplica(workspace, grant.replica);
@@ -62,9 +64,11 @@ export async function runDevice(grant: TrainingGrant, { clock, timeline, ready }
   arena.module.useJob(gradients.scratch[device]!);
   const loop = new SharedLoop(grant.loop, new SimdOptimizerKernels(arena));
   const runner = new ChunkRunner({ arena, replica, control, unit, gradients, isClaimed });
+  const isCalled = (): boolean => control.hasChunk || loop.hasShares;
   ready();
   for (;;) {
-    level.help({ isCalled: () => control.hasChunk || loop.hasShares, lookMs, sleeps: true });
+    level.help({ isCalled: () => isCalled() || control.isBetweenSteps, lookMs: look.withinStepMs, sleeps: true });
+    level.help({ isCalled, lookMs: look.betweenStepsMs, sleeps: true });
     loop.help();
     if (runner.run()) level.push(pushes);
   }

@@ -31,14 +31,22 @@ import type { UnitSamples } from "../unit-feed.ts";
 import { ChunkRunner } from "./chunk-runner.ts";
 import { chunksOf, type Dealing, dealingOf } from "./chunks.ts";
 import { createControlMemory, DeviceControl } from "./device-control.ts";
-import { pushesOf, type TrainingGrant } from "./device-loop.ts";
+import { type LookTimes, pushesOf, type TrainingGrant } from "./device-loop.ts";
 import { createFactorWords, productShapes } from "./gradient-factors.ts";
 import { createMaxima, GradientSums, gradientKey, scratchWords } from "./gradient-sums.ts";
 import { buildReplica, type Replica, type ReplicaPlan, type ReplicaSource } from "./replica.ts";
 import { createLoopWords, type LoopCrew, SharedLoop } from "./shared-loop.ts";
 
-/** How many, and the module whose createNetwork and createLoss make the network in every thread. */
-export type DevicesOptions = { readonly count: number; readonly network?: URL };
+/** On how many threads a training computes, and how each of them gets the network. */
+export type DevicesOptions = {
+  /** How many threads compute the gradients of a batch together. */
+  readonly count: number;
+  /**
+   * A module whose `createNetwork` and `createLoss` make the network and the loss in every thread. Left out: both are
+   * copied, if they are made of our own layers and losses.
+   */
+  readonly network?: URL | undefined;
+};
 
 /** What starts threads, injected. */
 export type DeviceStarter = {
@@ -103,16 +111,25 @@ function bad(what: string): WeighbridgeError {
 }
 
 /**
- * How long a thread looks before it sleeps, if every thread has a core: longer than the owner needs between two steps.
+ * How long a thread looks before it sleeps, if nobody else wants its core: longer than the owner needs between two
+ * steps.
  */
 const LOOK_MS = 1;
-/** The same if threads share cores: about as long as it takes to be woken. */
+/** The same if others may want it: about as long as it takes to be woken. */
 const LOOK_MS_SHARED = 0.05;
 
 /** The gradients of all parameters are one. */
 const KEYS = 1;
 
 type Grant = Omit<TrainingGrant, "device" | "spans">;
+
+/** What the devices train, and where. */
+export type DevicesSite = Replica & {
+  readonly unitSize: number;
+  readonly starter: DeviceStarter;
+  /** Whether servers or other workers take part: their processes may be on this machine. */
+  readonly hasOthers: boolean;
+};
 
 export class TrainingDevices {
   /** For updates of values: the threads that wait do a part of them. */
@@ -125,7 +142,7 @@ export class TrainingDevices {
   readonly #otherPushes: readonly PushRequest<Float32Array>[];
   readonly #sums: GradientSums;
   readonly #positions: ReadonlyMap<Parameter, number>;
-  readonly #lookMs: number;
+  readonly #look: LookTimes;
   readonly #workspaces: Workspace[];
   readonly #threads: DeviceHandle[] = [];
   #isBegun = false;
@@ -133,7 +150,7 @@ export class TrainingDevices {
   #isLast = false;
 
   private constructor(replica: Replica, grant: Grant, starter: DeviceStarter, labels: Float32Array, workspaces: Workspace[]) {
-    const { memory, meter, rules, plan, gradients, loop, unit, lookMs } = grant;
+    const { memory, meter, rules, plan, gradients, loop, unit, look } = grant;
     const { network } = replica;
     const { arena } = network.workspace;
     const { clock, timeline } = starter;
@@ -149,14 +166,14 @@ export class TrainingDevices {
     this.#otherPushes = pushesOf(rules.devices.length, plan, data);
     this.crew = { loop: new SharedLoop(loop, new SimdOptimizerKernels(arena)), call: () => this.#level.callThreads() };
     this.#labels = labels;
-    this.#lookMs = lookMs;
+    this.#look = look;
     this.#workspaces = workspaces;
   }
 
   /** Starts the threads. Throws ARENA_FULL, BAD_ARGUMENT, and NODE_DEAD for a thread that does not come up. */
   static async open(
     { count, source }: DevicePlan,
-    { network, loss, unitSize, starter }: Replica & { readonly unitSize: number; readonly starter: DeviceStarter },
+    { network, loss, unitSize, starter, hasOthers }: DevicesSite,
     wait: WaitOptions,
   ): Promise<TrainingDevices> {
     const { arena } = network.workspace;
@@ -184,7 +201,7 @@ export class TrainingDevices {
       const { address, shape } = network.input!;
       const unit = { address, shape, labelsAt: labels.address, sampleCountMax: unitSize };
       const scratch = Array.from({ length: count }, () => own.words(scratchWords(dealing.chunkCountMax)).address);
-      const shared = sharedMemory(count, dealing, lengths, starter.coreCount);
+      const shared = sharedMemory(count, dealing, lengths, lookTimes(count, starter, hasOthers));
       const products = productShapes(parametersOf(network), !dealing.isClaimed);
       const factors = createFactorWords(dealing.chunkCountMax, lengths.length);
       const gradients = { lengths, products, factors, addresses, scratch, maxima: createMaxima({ lengths, products }) };
@@ -247,8 +264,9 @@ export class TrainingDevices {
     this.#level.push([this.#push]);
     if (this.#isLast) this.#level.push(this.#otherPushes);
     this.#level.pull([{ ...this.#push, callback: undefined }]);
-    this.#level.help({ isCalled: () => !this.#level.isPulling(0), lookMs: this.#lookMs, sleeps: false });
+    this.#level.help({ isCalled: () => !this.#level.isPulling(0), lookMs: this.#look.withinStepMs, sleeps: false });
     await this.#level.waitAll(0, wait);
+    this.#control.endStep();
     return this.#control.loss;
   }
 
@@ -270,19 +288,25 @@ function hasConvolution(source: ReplicaSource): boolean {
   return source.kind === "built-in" && source.network.layers.some(({ kind }) => kind === "conv");
 }
 
+/** Between two steps the servers and workers of a session do their part, perhaps on the same cores. */
+function lookTimes(count: number, { coreCount }: Pick<DeviceStarter, "coreCount">, hasOthers: boolean): LookTimes {
+  const lookMs = (threadCount: number): number => (threadCount <= coreCount ? LOOK_MS : LOOK_MS_SHARED);
+  return { withinStepMs: lookMs(count), betweenStepsMs: lookMs(hasOthers ? count + 1 : count) };
+}
+
 /** Level 1 for one key, the gradients of all parameters, and what else the threads share. */
 function sharedMemory(
   count: number,
   dealing: Dealing,
   lengths: readonly number[],
-  coreCount: number,
-): Pick<Grant, "memory" | "meter" | "rules" | "plan" | "control" | "loop" | "lookMs"> {
+  look: LookTimes,
+): Pick<Grant, "memory" | "meter" | "rules" | "plan" | "control" | "loop" | "look"> {
   const memory = levelOneMemory(count, KEYS + 1);
   const meter = createMeterMemory({ deviceCount: count, keyCountMax: memory.keyCountMax, keepsEvents: false });
   const devices = Array.from({ length: count }, (_, device) => device);
   const rules: RoundRules = { threadsMax: count, oneReduceAtATime: false, oneHandOutAtATime: false, goesOn: false, devices };
   return {
     ...{ memory, meter, rules, plan: { ...gradientKey(lengths), index: 0 } },
-    ...{ control: createControlMemory(count, dealing), loop: createLoopWords(), lookMs: count <= coreCount ? LOOK_MS : LOOK_MS_SHARED },
+    ...{ control: createControlMemory(count, dealing), loop: createLoopWords(), look },
   };
 }

@@ -8,17 +8,27 @@ import type { Workspace } from "../../../nn/workspace.ts";
 import { EmbeddingLookup, type EmbeddingLookupOptions } from "../embedding-lookup.ts";
 import type { Network, Stage } from "../network.ts";
 
+/** How the network is made. */
 export type EmbeddingNetworkOptions = {
+  /** The table, and which ids choose its rows. */
   readonly lookup: EmbeddingLookupOptions;
-  readonly layers?: readonly LayerPlan[];
+  /** The layers behind it; none by default. */
+  readonly layers?: readonly LayerPlan[] | undefined;
 };
 
+/** Rows of one table, and layers behind them. */
 export class EmbeddingNetwork implements Network {
+  /** The memory of its stages. */
   readonly workspace: Workspace;
+  /** The most samples that a batch may have. */
   readonly sampleCountMax: number;
+  /** How many ids a sample has. */
   readonly idsPerSample: number;
+  /** None: its samples are ids. */
   readonly input: undefined;
+  /** The first stage. */
   readonly lookup: EmbeddingLookup;
+  /** The lookup, then its layers. */
   readonly stages: readonly Stage[];
 
   constructor(workspace: Workspace, options: EmbeddingNetworkOptions) {

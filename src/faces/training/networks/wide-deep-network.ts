@@ -11,13 +11,14 @@ import type { Workspace } from "../../../nn/workspace.ts";
 import { EmbeddingLookup, type EmbeddingLookupOptions } from "../embedding-lookup.ts";
 import type { Network, Stage } from "../network.ts";
 
+/** How the network is made. */
 export type WideDeepNetworkOptions = Pick<EmbeddingLookupOptions, "vocabSize" | "idsPerSample" | "sampleCountMax" | "target" | "sparse"> & {
-  /** Of a deep embedding's row. */
-  readonly width: number;
+  /** Elements of a deep embedding's row. */
+  readonly dim: number;
   /** Outputs of each hidden layer. */
   readonly hidden: readonly number[];
   /** Of each of the two tables. */
-  readonly vocabCacheSize?: number;
+  readonly vocabCacheSize?: number | undefined;
 };
 
 const NAMES: readonly (keyof WideDeepNetworkOptions)[] = [
@@ -26,31 +27,40 @@ const NAMES: readonly (keyof WideDeepNetworkOptions)[] = [
   "sampleCountMax",
   "target",
   "sparse",
-  "width",
+  "dim",
   "hidden",
   "vocabCacheSize",
 ];
 
+/** A wide part and a deep one, whose outputs are added (MindSpore: WideDeepModel). */
 export class WideDeepNetwork implements Network {
+  /** The memory of its stages. */
   readonly workspace: Workspace;
+  /** The most samples that a batch may have. */
   readonly sampleCountMax: number;
+  /** How many ids a sample has. */
   readonly idsPerSample: number;
+  /** None: its samples are ids. */
   readonly input: undefined;
+  /** The embeddings, which the tower reads. */
   readonly deep: EmbeddingLookup;
+  /** The linear part: a weight for each id. */
   readonly wide: EmbeddingLookup;
+  /** The hidden layers and the head. */
   readonly tower: Sequential;
+  /** The deep lookup, the tower's layers, and the wide part. */
   readonly stages: readonly Stage[];
 
   constructor(workspace: Workspace, options: WideDeepNetworkOptions) {
     checkOptions(options, NAMES, "the options of a WideDeepNetwork");
-    const { width, hidden, ...shared } = options;
+    const { dim, hidden, ...shared } = options;
     const { sampleCountMax, idsPerSample } = shared;
     this.workspace = workspace;
     this.sampleCountMax = sampleCountMax;
     this.idsPerSample = idsPerSample;
-    this.deep = new EmbeddingLookup(workspace, { ...shared, name: "deep", width, combine: "concat" });
+    this.deep = new EmbeddingLookup(workspace, { ...shared, name: "deep", dim, combine: "concat" });
     const zeros = { type: "constant", value: 0 } as const;
-    this.wide = new EmbeddingLookup(workspace, { ...shared, name: "wide", width: 1, combine: "sum", initializer: zeros });
+    this.wide = new EmbeddingLookup(workspace, { ...shared, name: "wide", dim: 1, combine: "sum", initializer: zeros });
     const layers = [...hidden.map((outputs) => dense({ outputs, activation: "relu" })), dense({ name: "head", outputs: 1 })];
     this.tower = new Sequential(workspace, { inputShape: this.deep.output.shape, sampleCountMax, layers, needsInputGradient: true });
     // Backward begins with the wide part: the tower may overwrite its gradient.
