@@ -259,7 +259,7 @@ async function runJob(
       const when = delayMs === 0 ? "at once" : `in ${delayMs} ms`;
       printNotice(`${endText(end)}; it is started again ${when}`);
     },
-    attach: (node) => showOutput(node, errors),
+    attach: (node) => showOutput(node, errors, output),
     onFailure: (culprit) => errors.addReason(culprit),
     onCopyLost: (end) => printNotice(copyLostText(end)),
     serves: scheduler.serve === "on",
@@ -333,8 +333,12 @@ export function exitCodeOf(outcome: JobOutcome): number {
   }
 }
 
-function showOutput({ plan, stdout, stderr, ended }: NodeProcess, errors: ReportedErrors): void {
-  const lines = errors.reader(ended, tagLines(plan, process.stderr), (line) => process.stderr.write(`${line}\n`));
+/** Once the reader of the output has gone nothing more is said: not by processes that are ended for it, either. */
+function showOutput({ plan, stdout, stderr, ended }: NodeProcess, errors: ReportedErrors, output: StandardOutput): void {
+  const isHeard = (): boolean => output.error === undefined || !isReaderGone(output.error);
+  const lines = errors.reader(ended, tagLines(plan, process.stderr), (line) => {
+    if (isHeard()) process.stderr.write(`${line}\n`);
+  });
   stdout.pipe(new LineStream(tagLines(plan, process.stdout))).pipe(process.stdout, { end: false });
-  stderr.pipe(new LineStream(lines)).pipe(process.stderr, { end: false });
+  stderr.pipe(new LineStream((line) => (isHeard() ? lines(line) : undefined))).pipe(process.stderr, { end: false });
 }
