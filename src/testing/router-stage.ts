@@ -152,7 +152,8 @@ export class RouterStage {
   /** A table that was found on every server. */
   table(name: string, parameter: number, planner: RowPlanner): Embedding {
     const spec = embeddingSpec(name, { dim: ROW_FLOATS, optimizer: "sum" });
-    return new Embedding(spec, { functions: this.functions, control: this.#control(spec, parameter), planner, caches: new Set() });
+    const control = this.#control(spec, parameter);
+    return new Embedding(spec, { functions: this.functions, control, planner, caches: new Set(), openCache: undefined });
   }
 
   #control(spec: ParameterSpec, parameter: number): ParameterControl {

@@ -9,9 +9,8 @@ import { Random } from "../base/random.ts";
 import type { Postoffice } from "../faces/kv/postoffice.ts";
 import type { FaultOptions } from "../peer/faults.ts";
 import { idOf, nameOf, type Role, rankOf, roleOf, SCHEDULER_ID } from "../wire/node-id.ts";
-import { Collective } from "../worker/collective.ts";
 import { WorkerNode } from "../worker/worker-node.ts";
-import { WorkerServices } from "../worker/worker-services.ts";
+import { sessionServices } from "./session-services.ts";
 import { SimClock, type SimClockOptions } from "./sim-clock.ts";
 import { SimNetwork, type SimNetworkOptions } from "./sim-network.ts";
 import { type OfficeOptions, startOffice } from "./start-office.ts";
@@ -191,7 +190,7 @@ export class SimCluster {
       clock: this.clock,
       startTimeoutMs: startTimeoutMs ?? 30_000,
       linkTimeoutMs,
-      sessions: (ground) => new WorkerServices(ground, { openCollective: Collective.open }),
+      sessions: sessionServices,
       ...(log === undefined ? {} : { log }),
     });
     await guest.start();

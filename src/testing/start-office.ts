@@ -7,10 +7,9 @@ import { type OfficeNode, Postoffice } from "../faces/kv/postoffice.ts";
 import { SchedulerNode, type SchedulerNodeOptions } from "../scheduler/scheduler-node.ts";
 import { ServerNode, type ServerNodeOptions } from "../server/server-node.ts";
 import type { Role } from "../wire/node-id.ts";
-import { Collective } from "../worker/collective.ts";
 import type { WorkerMesh } from "../worker/worker-mesh.ts";
 import { WorkerNode, type WorkerNodeOptions } from "../worker/worker-node.ts";
-import { WorkerServices } from "../worker/worker-services.ts";
+import { sessionServices } from "./session-services.ts";
 
 /** The role, and what its node is started with; what belongs to another role is ignored. */
 export type OfficeOptions = NodeOptions & { readonly role: Role } & Partial<WorkerNodeOptions & ServerNodeOptions & SchedulerNodeOptions>;
@@ -26,7 +25,7 @@ function nodeOf(options: OfficeOptions): OfficeNode {
     case "worker":
     case "guest":
       return new WorkerNode({
-        sessions: (ground) => new WorkerServices(ground, { openCollective: Collective.open }),
+        sessions: sessionServices,
         ...options,
         isGuest: options.role === "guest",
       });

@@ -14,6 +14,7 @@
 //   Embedding.B5. Where a part leaves its server before the answer of a push and pull is sent, or sent again, the push
 //       counts, and the rows are requested anew: they have seen the push, and maybe what came in between.
 
+import { assert } from "../base/assert.ts";
 import type { WaitOptions } from "../base/deferred.ts";
 import { badArgument, showValue, unsupported } from "../base/errors.ts";
 import { refuseFormer } from "../base/former-members.ts";
@@ -28,7 +29,7 @@ import type { TableSpec } from "../store/parameter-spec.ts";
 import { elementOf, rowElements, rowTypeName, rowWords } from "../store/row-types/row-type-spec.ts";
 import { takesValues } from "../store/updaters/optimizer-spec.ts";
 import { BLOCK_BYTES } from "../wire/frame.ts";
-import { CachedEmbedding, type CacheOptions } from "./cache/cached-embedding.ts";
+import type { CachedEmbedding, CacheOpener, CacheOptions } from "./cache/cached-embedding.ts";
 import { lostArray, rowOf, wrongLength } from "./caller-array.ts";
 import { type KeyList, KeyLists, type KeysAndGradients } from "./key-lists.ts";
 import {
@@ -55,6 +56,8 @@ export type OpenTable = OpenParameter & {
   readonly merge?: MergeNumber | RowJoin | undefined;
   /** The caches of the session, which closes those that are still open at its end. */
   readonly caches: Set<CachedEmbedding>;
+  /** There for a table that counts versions. */
+  readonly openCache: CacheOpener | undefined;
 };
 
 /** What requests for rows of a table are made with. */
@@ -176,9 +179,10 @@ export class Embedding<E extends RowElement = "f32"> extends Parameter {
       throw unsupported(`${this.name} is bound by clocks; rows are cached of tables whose consistency is "asp"`);
     if (takesValues(optimizer)) throw unsupported(`${this.name}: a cache pushes sums of updates, which "${optimizer.type}" cannot take`);
     const { functions, control } = this;
-    const { caches } = this.#open;
+    const { caches, openCache } = this.#open;
+    assert(openCache !== undefined, "a table that counts versions was opened with what opens its caches");
     const closed = (cache: CachedEmbedding): void => void caches.delete(cache);
-    const cached = new CachedEmbedding({ functions, control, planner: this.#planner, spec: this.#spec, cache: options, closed });
+    const cached = openCache({ functions, control, planner: this.#planner, spec: this.#spec, cache: options, closed });
     caches.add(cached);
     return cached;
   }

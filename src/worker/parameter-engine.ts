@@ -24,7 +24,7 @@ import { checkOpened, elementOf, rowElements } from "../store/row-types/row-type
 import { TensorShape } from "../store/tensor-shape.ts";
 import { mergeOf } from "../store/updaters/optimizer-spec.ts";
 import type { GeneralCompression } from "../wire/codecs/general-compression.ts";
-import type { CachedEmbedding } from "./cache/cached-embedding.ts";
+import type { CachedEmbedding, CacheOpener } from "./cache/cached-embedding.ts";
 import type { CatalogueClient } from "./catalogue-client.ts";
 import type { Collective } from "./collective.ts";
 import { Embedding } from "./embedding.ts";
@@ -46,17 +46,22 @@ export type ParameterEngineOptions = {
   readonly rank: number;
   /** For parameters whose links ask for it. */
   readonly compression?: GeneralCompression | undefined;
-  readonly openCollective: OpenCollective;
-};
+} & LoadedOnDemand;
 
-/** Opens a collective, as `Collective.open` does; in Node it is loaded only then. */
-export type OpenCollective = (mesh: WorkerMesh, wait: WaitOptions) => Promise<Collective>;
+/** What few sessions need: in Node it is loaded by the first that does. */
+export type LoadedOnDemand = {
+  /** As `Collective.open`. */
+  readonly openCollective: (mesh: WorkerMesh, wait: WaitOptions) => Promise<Collective>;
+  /** Called when a table is opened that counts versions. */
+  readonly loadCaches: () => Promise<CacheOpener>;
+};
 
 export class ParameterEngine implements UpdateHolder {
   readonly functions: FunctionClient;
   readonly clock: WorkerClock;
   /** Joins the other workers, once all that live have called it. */
-  readonly openCollective: OpenCollective;
+  readonly openCollective: LoadedOnDemand["openCollective"];
+  readonly #loadCaches: LoadedOnDemand["loadCaches"];
   readonly #router: Router;
   readonly #catalogue: CatalogueClient;
   readonly #planner: RowPlanner;
@@ -74,6 +79,7 @@ export class ParameterEngine implements UpdateHolder {
   constructor(router: Router, catalogue: CatalogueClient, options: ParameterEngineOptions) {
     const { clock, log, rank, compression } = options;
     this.openCollective = options.openCollective;
+    this.#loadCaches = options.loadCaches;
     this.#router = router;
     this.#catalogue = catalogue;
     this.functions = new FunctionClient(router);
@@ -124,8 +130,9 @@ export class ParameterEngine implements UpdateHolder {
     const rowType = typeof dtype === "object" ? dtype : undefined;
     const [element, { arena }, merge] = [elementOf(spec), this.#planner, mergeOf(spec.optimizer)];
     const rows = { arena, element, width: rowElements(spec), merge, rowType: rowType ?? { name: element, add: addRows } };
-    const ofTable = { planner: this.#planner, caches: this.#caches, merge: spec.rowType === undefined ? merge : rowJoin(rows) };
-    return new Embedding<E>(spec, { ...open, ...ofTable });
+    const openCache = spec.versions ? await this.#loadCaches() : undefined;
+    const ofTable = { planner: this.#planner, merge: spec.rowType === undefined ? merge : rowJoin(rows) };
+    return new Embedding<E>(spec, { ...open, ...ofTable, caches: this.#caches, openCache });
   }
 
   async #open<S extends ParameterSpec>(wanted: Wanted<S>, wait: WaitOptions): Promise<OpenParameter & { readonly spec: S }> {

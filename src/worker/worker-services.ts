@@ -10,7 +10,7 @@ import { nameOf, roleOf } from "../wire/node-id.ts";
 import { CatalogueClient } from "./catalogue-client.ts";
 import { HeldUpdates } from "./held-updates.ts";
 import { LongWaits } from "./long-waits.ts";
-import { type OpenCollective, ParameterEngine, type ParameterEngineOptions } from "./parameter-engine.ts";
+import { type LoadedOnDemand, ParameterEngine, type ParameterEngineOptions } from "./parameter-engine.ts";
 import { RendezvousClient } from "./rendezvous-client.ts";
 import type { Router } from "./router.ts";
 import { SessionEvents } from "./session-events.ts";
@@ -23,8 +23,7 @@ export type ServicesGround = WorkerMeshOptions & { readonly router: Router };
 export type WorkerServicesOptions = {
   /** For parameters whose links ask for it; left out, those cannot be made. */
   readonly compression?: GeneralCompression | undefined;
-  readonly openCollective: OpenCollective;
-};
+} & LoadedOnDemand;
 
 export class WorkerServices {
   /** Which parameters there are, and their numbers. */

@@ -13,11 +13,11 @@ import { zstd } from "../../src/node/zstd.ts";
 import { psRowType } from "../../src/store/row-types/ps-row-type.ts";
 import { psUpdater } from "../../src/store/updaters/ps-updater.ts";
 import { GRADIENT_TYPES, OPTIMIZER_TYPES } from "../../src/testing/optimizer-types.ts";
+import { sessionServices } from "../../src/testing/session-services.ts";
 import type { SimCluster } from "../../src/testing/sim-cluster.ts";
 import type { LinkEncoding } from "../../src/wire/codecs/link-encoding.ts";
 import { idOf } from "../../src/wire/node-id.ts";
-import { Collective } from "../../src/worker/collective.ts";
-import { type ServicesGround, WorkerServices } from "../../src/worker/worker-services.ts";
+import type { ServicesGround, WorkerServices } from "../../src/worker/worker-services.ts";
 import { DEADLINE, noise, ReplicatedJob, SERVERS, WORKERS } from "./replicated-job.ts";
 import { TableCluster } from "./tables.ts";
 
@@ -72,8 +72,7 @@ type Work = (session: Session, job: ReplicatedJob, strike: (clock: number) => vo
 async function run(work: Work, isCalm: boolean): Promise<readonly (readonly ArrayLike<unknown>[])[]> {
   const network = { latencyMsMin: 0, latencyMsMax: 3, breakChance: 0 };
   const options = { digestEntries: 40, plugIns: [PLUG_INS], compression: COMPRESSION };
-  const sessions = (ground: ServicesGround): WorkerServices =>
-    new WorkerServices(ground, { compression: COMPRESSION, openCollective: Collective.open });
+  const sessions = (ground: ServicesGround): WorkerServices => sessionServices(ground, { compression: COMPRESSION });
   const job = new ReplicatedJob({ seed: 1, random: new Random(1), network, options: { ...options, sessions } });
   const opened = await job.start();
   const outcomes = await job.cluster.run(

@@ -67,6 +67,9 @@ type CachedEmbeddingOptions = {
   readonly closed: (cache: CachedEmbedding) => void;
 };
 
+/** Opens a cache. Throws BAD_ARGUMENT. */
+export type CacheOpener = (options: CachedEmbeddingOptions) => CachedEmbedding;
+
 /** An array to pull into, a row for each of these keys. */
 type GivenPull = { readonly keys: KeyList; readonly into: Float32Array };
 
@@ -87,6 +90,9 @@ export class CachedEmbedding {
   #epoch = 0;
   /** Ends when all operations so far have. */
   #last: Promise<unknown> = Promise.resolve();
+
+  /** @internal */
+  static readonly open: CacheOpener = (options) => new CachedEmbedding(options);
 
   /** @internal */
   constructor(options: CachedEmbeddingOptions) {
