@@ -446,7 +446,7 @@ export class Channel {
 
   /** Answers without a payload; `isLater`: nobody waits for it (FrameWriter.N8). */
   acknowledge(label: RequestLabel, isLater = false): void {
-    this.#writer.acknowledge(label, isLater);
+    this.#writer.acknowledge(label, isLater, this.received.parkedCount > 0);
   }
 
   /** Answers with a copy of these bytes, at most INLINE_BYTES_MAX. */

@@ -11,7 +11,9 @@
 //   FrameWriter.N4. While more than `answerBytesMax` of answers wait, no further request is read from that link.
 //   FrameWriter.N7. While somebody holds the input back (`holdInput`), no further request is read from that link
 //       either.
-//   FrameWriter.N8. An acknowledgement that nobody waits for leaves with whatever leaves next, or after LATER_MS.
+//   FrameWriter.N8. An acknowledgement that nobody waits for leaves with whatever leaves next, or after LATER_MS. So do
+//       those before it of the same input, if the other node waits for a read: it has ended its clock without waiting
+//       for them, and hears of its updates when it hears of those of the others.
 //   PendingCalls.C1. A number is used once per incarnation of the other node, also when its call is given up.
 //   PendingCalls.C2. `first` is the lowest number without an answer; everything below is settled.
 //   PendingCalls.C3. Calls leave again in the order of their numbers, from `resendFrom` on, before any new one.
@@ -68,6 +70,10 @@ export class FrameWriter {
   #isInput = false;
   #inputCalls = false;
   #inputAnswers = false;
+  /** Only acknowledgements wait to leave, and all of them may wait (FrameWriter.N8). */
+  #mayWait = false;
+  /** An answer other than an acknowledgement waits to leave. */
+  #hasAnswer = false;
   #roomWaiters: (() => void)[] = [];
 
   constructor(host: ChannelHost, pending: PendingCalls, faults: Faults | undefined) {
@@ -148,7 +154,8 @@ export class FrameWriter {
 
   // Answers.
 
-  acknowledge(label: RequestLabel, isLater: boolean): void {
+  /** `isAwaited`: the other node waits for an answer that is still to come. */
+  acknowledge(label: RequestLabel, isLater: boolean, isAwaited = false): void {
     if (!this.#canWriteNow()) {
       this.push(new Answer(keptLabel(label)));
       return;
@@ -157,6 +164,7 @@ export class FrameWriter {
     fillAnswerHeader(header, label, Kind.REPLY);
     this.#batch.begin(header, 0);
     this.#host.metrics.framesSent++;
+    this.#mayWait = isLater && isAwaited && !this.#hasAnswer;
     if (isLater) this.#flushLater();
     else this.#flushAfter();
   }
@@ -176,6 +184,7 @@ export class FrameWriter {
     if (byteCount <= SMALL_COPY_BYTES) for (let i = 0; i < byteCount; i++) target[at + i] = source[from + i] as number;
     else target.set(source.subarray(from, from + byteCount), at);
     this.#host.metrics.framesSent++;
+    this.#answerCame();
     this.#flushAfter();
   }
 
@@ -185,6 +194,7 @@ export class FrameWriter {
       return;
     }
     this.#outbox.push(frame);
+    this.#answerCame();
     this.#answerBytes += frame.byteCount;
     if (this.#answerBytes > this.#host.limits.answerBytesMax && !this.#paused) {
       this.#paused = true; // FrameWriter.N4
@@ -192,6 +202,11 @@ export class FrameWriter {
     }
     if (frame.isFresh && this.#answerBytes >= FRESH_BYTES) this.flush();
     else this.#flushAfter();
+  }
+
+  #answerCame(): void {
+    this.#hasAnswer = true;
+    this.#mayWait = false;
   }
 
   /** FrameWriter.N7. The promise must not reject. */
@@ -222,7 +237,7 @@ export class FrameWriter {
    */
   endInput(wasAll: boolean): void {
     this.#isInput = false;
-    if (this.#inputCalls || (wasAll && this.#inputAnswers)) this.flush();
+    if (this.#inputCalls || (wasAll && this.#inputAnswers && !this.#mayWait)) this.flush();
     else if (this.#inputAnswers) this.#flushAfter();
   }
 
@@ -266,7 +281,7 @@ export class FrameWriter {
 
   readonly #runFlushAfterInput = (): void => {
     this.#flushAfterInput = false;
-    this.flush();
+    if (!this.#mayWait) this.flush();
   };
 
   #canWriteNow(): boolean {
@@ -286,6 +301,8 @@ export class FrameWriter {
   flush(): void {
     if (this.#isFlushing) return; // called from a write that was flushed at once: the loop goes on
     this.#isFlushing = true;
+    this.#mayWait = false;
+    this.#hasAnswer = false;
     try {
       this.#writeBatches();
     } finally {

@@ -17,6 +17,8 @@
 //   SharedLink.S3. Memory is unmapped when the link has closed, and nobody looks at it any more.
 //   SharedLink.S4. What a peer wrote there that cannot be ends the link, and nothing else (ByteRing.R2).
 //   SharedLink.S5. An idle link gives its pages back.
+//   SharedLink.S6. Who sleeps is rung once for a write, when what fits of it is there: to wake a process takes as long
+//       as to copy a megabyte, and one that is woken by the first bytes sleeps again before the next ones come.
 
 import { randomBytes } from "node:crypto";
 import { AssertionError } from "../../base/assert.ts";
@@ -365,8 +367,15 @@ export class SharedLink implements Link, LinkReader, MemoryUpgrade {
     return hasMoved;
   }
 
-  /** Copies what fits; true if that was the rest. */
+  /** Copies what fits, and rings then (SharedLink.S6); true if that was the rest. */
   #move(rings: Rings, write: Write): boolean {
+    const { index, offset } = write;
+    const isDone = this.#fill(rings, write);
+    if (this.#isOpen() && (write.index !== index || write.offset !== offset)) this.#ring(rings);
+    return isDone;
+  }
+
+  #fill(rings: Rings, write: Write): boolean {
     const { chunks } = write;
     while (write.index < chunks.length) {
       const chunk = chunks[write.index] as Uint8Array;
@@ -376,7 +385,6 @@ export class SharedLink implements Link, LinkReader, MemoryUpgrade {
       }
       const byteCount = this.#copyIn(rings, chunk, write.offset);
       if (byteCount === 0) return false;
-      this.#ring(rings);
       write.offset += byteCount;
       if (write.offset < chunk.length) continue;
       write.index++;
