@@ -280,7 +280,7 @@ export const KEYS: { readonly [K in KeyName]: ConfigKey<FlatConfig[K]> } = {
   },
   sharedMemory: {
     kind: value.flag(),
-    fallback: constant("off"),
+    fallback: constant("on"),
   },
   functions: {
     kind: value.optional(value.label(PATH_CHARS_MAX, "module")),
