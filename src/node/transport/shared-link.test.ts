@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
+import { crc32 } from "node:zlib";
 import { SharedTransport } from "../../../test/conformance/shared-transport.ts";
 import { connectPair, Recorder, randomBytes, type TransportBench } from "../../../test/conformance/transport-bench.ts";
 import { isWeighbridgeError, WeighbridgeError } from "../../base/errors.ts";
@@ -12,9 +13,9 @@ import { SILENT_LOG } from "../../base/log.ts";
 import { Random } from "../../base/random.ts";
 import type { Link, LinkReader } from "../../transport/transport.ts";
 import { realClock } from "../real-clock.ts";
-import { DATA_BYTES, PAGE_BYTES, RingWriter, SLOTS } from "./byte-ring.ts";
+import { DATA_BYTES, PAGE_BYTES, RingControl, RingWriter, SLOTS } from "./byte-ring.ts";
 import { SharedLink } from "./shared-link.ts";
-import { type SharedMemorySystem, sharedMemory } from "./shared-memory.ts";
+import { type SharedMemory, type SharedMemorySystem, sharedMemory } from "./shared-memory.ts";
 import { SocketTransport } from "./socket-transport.ts";
 import { wakefulLoop } from "./wakeful-loop.ts";
 
@@ -22,18 +23,25 @@ const system = await sharedMemory({ log: SILENT_LOG });
 const skip = system === undefined ? "this system shares no memory" : false;
 const ADDRESS = "tcp://127.0.0.1:0";
 
-/** Notes the memory that is made. */
-function noting(): { readonly made: ArrayBuffer[]; readonly noted: SharedMemorySystem } {
-  const made: ArrayBuffer[] = [];
+type Noting = { readonly made: SharedMemory[]; readonly noted: SharedMemorySystem };
+
+/** Notes the memory that is made. `ring` gets each bell before it leaves, and lets it leave. */
+function noting(ring: (leave: () => void) => void = (leave) => leave()): Noting {
+  const made: SharedMemory[] = [];
   const create: SharedMemorySystem["create"] = (byteCount) => {
     const memory = system!.create(byteCount);
-    made.push(memory.buffer);
+    made.push(memory);
     return memory;
   };
   const noted: SharedMemorySystem = {
     ...{ host: system!.host, log: SILENT_LOG, create },
     open: (...given) => system!.open(...given),
-    link: (options) => new SharedLink({ ...options, system: noted }),
+    link(options): SharedLink {
+      const { socket } = options;
+      const write = socket.write.bind(socket);
+      socket.write = (chunks, flushed) => (chunks[0]?.length === 1 ? ring(() => write(chunks, flushed)) : write(chunks, flushed));
+      return new SharedLink({ ...options, system: noted });
+    },
   };
   return { made, noted };
 }
@@ -47,6 +55,15 @@ function benchOver(memories: SharedMemorySystem): TransportBench {
 function leftovers(): string[] {
   const maps = readFileSync("/proc/self/maps", "latin1").split("\n");
   return maps.filter((line) => line.includes("memfd:weighbridge"));
+}
+
+/** Both ends go on in memory. */
+function share(near: Link, far: Link): void {
+  const offer = far.upgrade!.offer()!;
+  far.upgrade!.hold();
+  const proof = near.upgrade!.take(offer)!;
+  near.upgrade!.begin();
+  far.upgrade!.settle(proof);
 }
 
 /** Two sockets that can be upgraded, and have not been. */
@@ -132,7 +149,7 @@ test("a peer that writes garbage into the ring ends its link, and nothing else (
   for (let seed = 1; seed <= 20; seed++) {
     const random = new Random(seed);
     const pair = await connectPair(bench);
-    const words = new Int32Array(made.at(-1) as ArrayBuffer);
+    const words = new Int32Array(made.at(-1)!.buffer);
     // the words of both directions, and the first slots: tails, heads and pieces that cannot be
     for (const direction of [128, 256]) for (const word of [0, 32]) words[direction + word] = (1000 + random.below(2 ** 31)) | 0;
     for (let slot = 0; slot < 2 * SLOTS; slot++) words[PAGE_BYTES / 4 + slot] = random.below(2 ** 32) | 0;
@@ -156,11 +173,7 @@ test("a link that goes on in memory between two reads is woken by the next bell,
   const [, farEnd] = ends as [Recorder, Recorder];
   near.write([randomBytes(200, 1)], () => {});
   await farEnd.until(200);
-  const offer = far.upgrade!.offer()!;
-  far.upgrade!.hold();
-  const proof = near.upgrade!.take(offer)!;
-  near.upgrade!.begin();
-  far.upgrade!.settle(proof); // not from inside a read: its channel had paused
+  share(near, far); // not from inside a read: its channel had paused
   for (let round = 1; round <= 10; round++) {
     for (let turn = 0; turn < 5; turn++) await setImmediate(); // far sleeps
     near.write([randomBytes(100, round)], () => {});
@@ -169,12 +182,47 @@ test("a link that goes on in memory between two reads is woken by the next bell,
   assert.equal(near.upgrade!.isShared && far.upgrade!.isShared, true);
 });
 
+test("who sleeps is rung once for a write, when all chunks of it are there (SharedLink.S6)", { skip }, async (context) => {
+  let bellCount = 0;
+  const { made, noted } = noting((leave) => {
+    bellCount++;
+    leave();
+    new RingControl(made[0]!.buffer, 1).isAwake = false; // on another core near takes what is there, and sleeps again
+  });
+  const { near, far, ends } = await upgradablePair(context, noted);
+  const [nearEnd] = ends as [Recorder, Recorder];
+  share(near, far);
+  for (let turn = 0; turn < 5; turn++) await setImmediate(); // both sleep
+  const chunks = Array.from({ length: 5 }, (_, i) => randomBytes(1000, i));
+  far.write(chunks, () => {});
+  assert.equal(bellCount, 1);
+  await nearEnd.until(5000);
+  assert.equal(nearEnd.crc, crc32(Buffer.concat(chunks)));
+  assert.equal(bellCount, 1);
+});
+
+test("who sleeps is rung for what it had to make room for, also while the other side closes (SharedLink.S6)", { skip }, async (context) => {
+  // The turns of another process come when they like: near is asleep again when far hears that there is room.
+  const { noted } = noting(async (leave) => {
+    for (let turn = 0; turn < 5; turn++) await setImmediate();
+    leave();
+  });
+  const { near, far, ends } = await upgradablePair(context, noted);
+  const [, farEnd] = ends as [Recorder, Recorder];
+  share(near, far);
+  const bytes = randomBytes(4 * DATA_BYTES, 1);
+  near.write([bytes], () => {});
+  near.close();
+  await farEnd.untilClosed();
+  assert.equal(farEnd.crc, crc32(bytes));
+});
+
 test("a peer that goes on writing when its socket has ended is read to the end of a ring, and no further (SharedLink.S2)", {
   skip,
 }, async () => {
   const { made, noted } = noting();
   const pair = await connectPair(benchOver(noted));
-  const writer = new RingWriter({ buffer: made[0] as ArrayBuffer, copyIn: () => {}, copyOut: () => {} }, 1);
+  const writer = new RingWriter({ buffer: made[0]!.buffer, copyIn: () => {}, copyOut: () => {} }, 1);
   const piece = new Uint8Array(60_000);
   let written = 0;
   pair.far.onReceived = () => (written += writer.write(piece, 0)); // as a peer on another core does

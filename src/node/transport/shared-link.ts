@@ -371,7 +371,7 @@ export class SharedLink implements Link, LinkReader, MemoryUpgrade {
   #move(rings: Rings, write: Write): boolean {
     const { index, offset } = write;
     const isDone = this.#fill(rings, write);
-    if (this.#isOpen() && (write.index !== index || write.offset !== offset)) this.#ring(rings);
+    if (!this.#isClosed() && (write.index !== index || write.offset !== offset)) this.#ring(rings);
     return isDone;
   }
 
