@@ -4,8 +4,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
-import { answersIn, ChannelStage, nameIn, TestCall, testCalls } from "../testing/channel-stage.ts";
+import { answersIn, ChannelStage, nameIn, STAGE_FUNCTION, TestCall, testCalls } from "../testing/channel-stage.ts";
 import { HEADER_BYTES, Kind } from "../wire/frame.ts";
+import { Answer } from "./answer.ts";
 import type { FunctionHandler } from "./channel.ts";
 
 const KIB = 1024;
@@ -196,6 +197,72 @@ test("an acknowledgement that nobody waits for leaves with the next answer, or a
   assert.deepEqual(answersIn(stage.link.take()), ["REPLY 3", "REPLY 4"]);
   assert.equal(stage.link.flush(), true);
   assert.equal(stage.link.flush(), false, "both in one write");
+});
+
+/** Serves pushes, ends of clocks, reads that are parked, and reads that are answered. */
+const CLOCKED: FunctionHandler = {
+  handle(channel, header, bytes): void {
+    const name = nameIn(bytes);
+    if (name === "wait") channel.park(header.request);
+    else if (name === "read") channel.answerCopy(header, new Uint8Array(8), 0, 8);
+    else channel.acknowledge(header, name === "end");
+  },
+};
+
+/** A stage that has taken `before`, and then the rest in one input. */
+async function clockedStage(before: readonly string[], input: readonly string[]): Promise<ChannelStage> {
+  const stage = new ChannelStage({ handler: CLOCKED });
+  let request = 0;
+  for (const name of before) stage.receive(Kind.REQUEST, ++request, name);
+  await stage.clock.run({ untilMs: 0 });
+  stage.channel.beginInput();
+  for (const name of input) stage.receive(Kind.REQUEST, ++request, name);
+  stage.channel.endInput(true);
+  return stage;
+}
+
+test("acknowledgements of what came before the end of a clock wait with its own while the other node waits for a read (FrameWriter.N8)", async () => {
+  const untilNext = await clockedStage(["wait"], ["push", "push", "end"]);
+  await untilNext.clock.run({ untilMs: 1 });
+  assert.deepEqual(answersIn(untilNext.link.take()), []);
+  const label = { functionId: STAGE_FUNCTION, priority: 0, request: 1, app: 0, customer: 0, command: 0 };
+  untilNext.channel.answerRemembered(1, [new Answer(label, { payload: new TextEncoder().encode("values") })]);
+  await untilNext.clock.run({ untilMs: 1 });
+  assert.deepEqual(answersIn(untilNext.link.take()), ["REPLY 2", "REPLY 3", "REPLY 4", "REPLY 1 values"]);
+  assert.deepEqual([untilNext.link.flush(), untilNext.link.flush()], [true, false], "one write");
+
+  const untilLate = await clockedStage(["wait"], ["push", "end"]);
+  await untilLate.clock.run({ untilMs: 1 });
+  assert.deepEqual(answersIn(untilLate.link.take()), []);
+  await untilLate.clock.run({ untilMs: 2 });
+  assert.deepEqual(answersIn(untilLate.link.take()), ["REPLY 2", "REPLY 3"]);
+
+  const untilPush = await clockedStage(["wait"], ["push", "end"]);
+  untilPush.receive(Kind.REQUEST, 4, "push");
+  await untilPush.clock.run({ untilMs: 0 });
+  assert.deepEqual(answersIn(untilPush.link.take()), ["REPLY 2", "REPLY 3", "REPLY 4"], "the caller may wait for the last one");
+});
+
+test("acknowledgements leave at once if the other node waits for no read, or with an answer to one (FrameWriter.N8)", async () => {
+  for (const { before, input } of [
+    { before: [], input: ["push", "end"] },
+    { before: ["wait"], input: ["push", "end", "push"] },
+    { before: ["wait"], input: ["push", "end", "read"] },
+    { before: ["wait"], input: ["push", "read", "end"] },
+  ]) {
+    const { link } = await clockedStage(before, input);
+    assert.equal(link.take().length, input.length, [...before, ...input].join());
+  }
+});
+
+test("acknowledgements that wait when the link breaks hold nothing back on the next one (FrameWriter.N8)", async () => {
+  const stage = await clockedStage(["wait"], ["push", "end"]);
+  await stage.reconnect();
+  assert.deepEqual(answersIn(stage.link.take()), [], "the other node asks again");
+  stage.channel.beginInput();
+  stage.receive(Kind.REQUEST, 2, "push");
+  stage.channel.endInput(true);
+  assert.deepEqual(answersIn(stage.link.take()), ["REPLY 2"]);
 });
 
 test("a link that breaks lets go of every answer, and the next one is read (FrameWriter.N4)", async () => {
