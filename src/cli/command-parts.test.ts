@@ -57,9 +57,9 @@ test("a range of workers is the count that the start waits for, and the most tha
   assert.deepEqual(configFlags({ workers: "2..8..9" }), { workers: "2", workersMax: "8..9" }, "which loadConfig refuses");
 });
 
-test("shared memory is turned on by a flag, and off by another", () => {
+test("shared memory is on, and turned off by a flag", () => {
   for (const [args, expected] of [
-    [[], "off"],
+    [[], "on"],
     [["--shared-memory"], "on"],
     [["--no-shared-memory"], "off"],
   ] as const) {

@@ -152,7 +152,7 @@ function hasFaults({ faults }: NodeConfig): boolean {
   return faults.dropPercent > 0 || faults.duplicatePercent > 0 || faults.reorderPercent > 0;
 }
 
-/** Loaded where it is wanted: few jobs share memory so far. */
+/** Loaded where it is wanted: not by schedulers, nor by nodes that turn it off. */
 async function sharedMemoryOf(log: Log): Promise<SharedMemorySystem | undefined> {
   const { sharedMemory } = await import("./transport/shared-memory.ts");
   return await sharedMemory({ log });

@@ -33,7 +33,7 @@ test("20 peers are killed at seeded moments: what came of each is a beginning of
 test("heads and standbys that share memory with each other and with a worker are killed: no call fails, and each push counts once", {
   skip,
 }, async () => {
-  await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--replicas", 2, "--job", "sharing", "--shared-memory"] });
+  await using cluster = await Cluster.create({ servers: 1, workers: 1, flags: ["--replicas", 2, "--job", "sharing"] });
   const copies = new Copies(cluster, { servers: 1, seed: 3 });
   const worker = cluster.worker(0, "survivor");
   await copies.whole();

@@ -52,7 +52,7 @@ export const DESCRIPTIONS: Readonly<Record<KeyName | keyof typeof FILE_KEYS, str
     "Memory for parameters, for each server node; an eighth is kept for reads and checkpoints. Updates that wait for those of other workers come on top.",
   wakefulLoop: "Whether the event loop stays awake, at the price of CPU time, while the next input is near.",
   sharedMemory:
-    "Whether links between processes of one host and user use memory that both share, where both ends say so and the system can; `--no-shared-memory` turns it off again.",
+    "Whether links between processes of one host and user use memory that both share, unless one end turns it off (`--no-shared-memory`) or the system cannot.",
   functions:
     "A module of functions beside the built-in ones: servers offer everything it exports that `psFunction` made, and have the updaters and row types that `psUpdater` and `psRowType` made; workers offer what `workerFunction` made with a handler.",
   checkpointDir:

@@ -84,7 +84,7 @@ test("fills in every default when only the required keys are given", () => {
     outboxBytesMax: 2 * 2 ** 20,
     arenaBytesMax: 3 * 2 ** 30,
     wakefulLoop: "on",
-    sharedMemory: "off",
+    sharedMemory: "on",
     serve: "off",
     functions: undefined,
     checkpointDir: undefined,
