@@ -120,16 +120,17 @@ export class SharedLink implements Link, LinkReader, MemoryUpgrade {
     return this;
   }
 
-  write(chunks: readonly Uint8Array[], flushed: () => void): void {
+  write(written: readonly Uint8Array[], flushed: () => void): void {
     if (this.#mode === "socket") {
-      this.#socket.write(chunks, flushed);
+      this.#socket.write(written, flushed);
       return;
     }
     if (this.#state !== "open" || this.#isEnding) {
       this.#clock.soon(flushed);
       return;
     }
-    const write = { chunks: chunksWithBytes(chunks), flushed, index: 0, offset: 0 };
+    const chunks = written.length === 1 && written[0]!.length > 0 ? written : chunksWithBytes(written);
+    const write = { chunks, flushed, index: 0, offset: 0 };
     const rings = this.#rings;
     if (this.#mode === "memory" && rings !== undefined && this.#writes.length === 0 && this.#move(rings, write)) {
       flushed();
