@@ -339,7 +339,10 @@ export class RequestGroup implements RequestOwner {
     this.#router = router;
     this.#subject = subject;
     this.#open = requests.length;
-    for (let i = 0; i < requests.length; i++) this.requests.push(new RoutedRequest(router, requests[i] as AnyRequest, subject, this));
+    for (let i = 0; i < requests.length; i++) {
+      const request = requests[i] as AnyRequest;
+      this.requests.push(new RoutedRequest(router, request, request.options.subject ?? subject, this));
+    }
     if (requests.length === 0) resolve();
   }
 

@@ -8,7 +8,7 @@
 //   Tensor.T3. Where a block leaves its server before the answer of a push and pull is sent, or sent again, the push
 //       counts, and the values are requested anew: they have seen the push, and maybe what came in between.
 
-import type { WaitOptions } from "../base/deferred.ts";
+import { allEnded, type WaitOptions } from "../base/deferred.ts";
 import { badArgument, showValue, type WeighbridgeError } from "../base/errors.ts";
 import { refuseFormer } from "../base/former-members.ts";
 import { checkOptions, moreThanOptions } from "../base/known-options.ts";
@@ -52,6 +52,11 @@ export type OpenTensor = OpenParameter & {
   /** Puts rows in order. It plans for one owner: whose a block is, the router knows. */
   readonly rowPlanner: RowPlanner;
 };
+
+/** One of several tensors that are pushed together. */
+export type TensorPush = { readonly tensor: Tensor; readonly gradient: Float32Array; readonly priority: number };
+/** One of several tensors that are pulled together. */
+export type TensorPull = { readonly tensor: Tensor; readonly into: Float32Array; readonly priority: number };
 
 /** A block, or some of its rows, and where their values lie in the array of a call: from `begin` up to `end`. */
 type BlockPart = { readonly to: BlockRoute; readonly rows: Uint32Array; readonly begin: number; readonly end: number };
@@ -157,6 +162,69 @@ export class Tensor extends Parameter {
     } catch (thrown) {
       throw failedUpdate(thrown);
     }
+  }
+
+  /**
+   * @internal Pushes gradients of several tensors of one session, as one call: what a step pushes is cut, sent and
+   * waited for once. As `push` of each, but that nothing is sent if one of them is refused here.
+   */
+  static async pushTogether(pushes: readonly TensorPush[], wait: WaitOptions): Promise<void> {
+    try {
+      const requests: AnyRequest[] = [];
+      const alone: Promise<void>[] = [];
+      const numbered: Tensor[] = [];
+      let clock = 0;
+      for (const { tensor, gradient, priority } of pushes) {
+        if (tensor.link !== undefined) {
+          alone.push(tensor.push(gradient, { ...wait, priority }));
+          continue;
+        }
+        clock = tensor.control.clock;
+        tensor.#checkWhole(gradient, "gradients");
+        const { scale, skips } = admissionOf(tensor.control, gradient, gradient);
+        if (skips) continue;
+        const call = tensor.#pushCall({ clock, priority }, scale);
+        for (const part of tensor.#whole) requests.push(tensor.#pushOf(part, gradient, call));
+        numbered.push(tensor);
+      }
+      for (const { handle, number } of numbered) handle.pushes.next(number, clock);
+      const [first] = numbered;
+      if (first !== undefined) alone.push(first.#sendTogether(requests, { what: "the push", count: numbered.length }, wait, true));
+      await allEnded(alone);
+    } catch (thrown) {
+      throw failedUpdate(thrown);
+    }
+  }
+
+  /** @internal The same for pulls, as of so many clocks after this worker's own. */
+  static async pullTogether(pulls: readonly TensorPull[], clocksAhead: number, wait: WaitOptions): Promise<void> {
+    const requests: AnyRequest[] = [];
+    const alone: Promise<unknown>[] = [];
+    let first: Tensor | undefined;
+    for (const { tensor, into, priority } of pulls) {
+      if (tensor.link !== undefined) {
+        alone.push(tensor.pull({ into, ...wait, priority, clocksAhead }));
+        continue;
+      }
+      const call = tensor.control.readAhead({ clocksAhead, priority });
+      tensor.#checkWhole(into, INTO);
+      for (const part of tensor.#whole) requests.push(tensor.#pullOf(part, { parts: tensor.#whole, landed: into }, call));
+      first ??= tensor;
+    }
+    const count = pulls.length - alone.length;
+    if (first !== undefined) alone.push(first.#sendTogether(requests, { what: "the pull", count }, wait, false));
+    await allEnded(alone);
+  }
+
+  /** Requests of so many tensors, of which this is the first. */
+  async #sendTogether(
+    requests: readonly AnyRequest[],
+    { what, count }: { readonly what: string; readonly count: number },
+    wait: WaitOptions,
+    isUpdate: boolean,
+  ): Promise<void> {
+    const whole = count === 1 ? what : `${what} of ${count - 1} other${count === 2 ? "" : "s"} and`;
+    await this.waitFor(this.functions.router.call(requests), whole, wait, isUpdate);
   }
 
   /** The values: in `into` if it is given, in a new array otherwise. Sees every earlier push of this worker. */
@@ -353,7 +421,8 @@ export class Tensor extends Parameter {
   #pushOf({ to, rows, begin, end }: BlockPart, values: Float32Array, { clock, priority, pushNumber, scale }: PushFrameCall): AnyRequest {
     const [parameter, scope] = [this.number, this.number];
     const request = { parameter, block: to.block, clock, pushNumber, scale, rows, gradients: values.subarray(begin, end) };
-    return requestOf(tensorPush, { to, scope, request, priority, countedAs: rows.length === 0 ? undefined : ROW_LOADS.push });
+    const countedAs = rows.length === 0 ? undefined : ROW_LOADS.push;
+    return requestOf(tensorPush, { to, subject: this.handle, scope, request, priority, countedAs });
   }
 
   #pulls(landing: Landing, call: FrameCall): AnyRequest[] {
@@ -364,7 +433,7 @@ export class Tensor extends Parameter {
     const [parameter, scope] = [this.number, this.number];
     const request = { parameter, block: to.block, clock, rows };
     const countedAs = rows.length === 0 ? undefined : ROW_LOADS.pull;
-    return requestOf(tensorPull, { to, scope, request, priority, countedAs, into: landed.subarray(begin, end) });
+    return requestOf(tensorPull, { to, subject: this.handle, scope, request, priority, countedAs, into: landed.subarray(begin, end) });
   }
 
   /** Both lists are in the order of the blocks (Tensor.T2). */

@@ -21,6 +21,7 @@ import { ReducedRoute } from "./reduced-route.ts";
 import { Retry } from "./retry.ts";
 import { RowMembers } from "./row-members.ts";
 import type { RowSource } from "./row-source.ts";
+import { ServerExchange } from "./server-exchange.ts";
 import { ServerRoute } from "./server-route.ts";
 import { ServerRows } from "./server-rows.ts";
 import { TieredRows } from "./tiered-rows.ts";
@@ -54,6 +55,7 @@ export class OpenNetwork {
   readonly #retry: Retry | undefined;
   /** The uncached sources of lookups whose rows are cached. */
   readonly #direct = new Map<EmbeddingLookup, RowSource>();
+  readonly #exchange = new ServerExchange(() => this.patience.wait);
   #group: TrainingGroup | undefined;
   #members: RowMembers | undefined;
   #clocks = 0;
@@ -149,6 +151,11 @@ export class OpenNetwork {
     return source instanceof ServerRows;
   }
 
+  /** What the routes have to push and pull leaves, together: after `push`, `skip` or `repeat` of several of them. */
+  leave(): void {
+    this.#exchange.leave();
+  }
+
   /** Ends this worker's step. */
   endClock(): void {
     if (this.session === undefined) this.#clocks++;
@@ -219,7 +226,7 @@ export class OpenNetwork {
     const tensor = await session.tensor(name, { shape, init, optimizer, consistency, ...wait() });
     // The first worker's values, unless the servers have some already.
     if (!serverTarget.initInServer) await tensor.start(parameter.values, wait());
-    return new ServerRoute({ parameter, tensor, priority, wait });
+    return new ServerRoute({ parameter, tensor, priority, exchange: this.#exchange });
   }
 
   async #sourceFor(lookup: EmbeddingLookup, priority: number): Promise<RowSource> {

@@ -5,7 +5,7 @@
 //
 // Invariants:
 //   ParameterRoute.R1. `push` is called once in each step, when the `backward` of its stage has returned, or that of
-//       one before it. It does not wait.
+//       one before it. It does not wait. What goes to servers leaves in the same turn, with OpenNetwork.leave.
 //   ParameterRoute.R2. The route owns the gradient from `push` until `settle` has resolved; the caller that computes
 //       owns the values from then until `push`.
 //   ParameterRoute.R3. `acknowledged` resolves when the gradient has reached the place of its optimizer: a step whose

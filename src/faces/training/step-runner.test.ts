@@ -9,6 +9,7 @@ import type { EmbeddingLookup } from "./embedding-lookup.ts";
 import type { LocalUpdater } from "./local-route.ts";
 import type { Loss, Network, Stage } from "./network.ts";
 import type { OpenNetwork } from "./open-network.ts";
+import type { ParameterRoute } from "./parameter-route.ts";
 import { ReducedRoute } from "./reduced-route.ts";
 import { PUSH_BYTES_MIN, pushOrder, StepRunner } from "./step-runner.ts";
 import { StepTimes } from "./step-times.ts";
@@ -27,7 +28,8 @@ function built(): { readonly runner: StepRunner; readonly applied: string[]; rea
     }),
   );
   const network = { stages: parameters.map((parameter) => ({ parameters: [parameter] })), idsPerSample: 0 } as unknown as Network;
-  const open = { routes, routeOf: (parameter: Parameter) => routes.get(parameter), patience: { wait: {} } } as unknown as OpenNetwork;
+  const routeOf = (parameter: Parameter): ParameterRoute | undefined => routes.get(parameter);
+  const open = { routes, routeOf, leave: () => {}, patience: { wait: {} } } as unknown as OpenNetwork;
   return { runner: new StepRunner({ network, loss: {} as Loss, open, overlaps: true, meter: new StepTimes() }), applied, fail };
 }
 

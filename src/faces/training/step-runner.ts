@@ -133,6 +133,7 @@ export class StepRunner {
       if ("lookup" in source) this.#pushes.push(tolerated(source.lookup.pushNothing(open.patience.wait)));
       else open.routeOf(source.parameter).skip();
     }
+    open.leave();
     this.#hasGiven = true;
     this.#hasGradients = false;
     await this.#reduce();
@@ -256,6 +257,7 @@ export class StepRunner {
   #send(sources: readonly GradientSource[]): void {
     const push = (): void => {
       for (const source of sources) this.#push(source);
+      this.#options.open.leave();
     };
     if (this.#options.open.session === undefined) push();
     else this.#options.meter.send(push);
@@ -281,6 +283,7 @@ export class StepRunner {
   #pushAgain(): void {
     if (!this.#hasGradients) return;
     for (const route of this.#routes) route.repeat();
+    this.#options.open.leave();
     this.#pushes = [];
     for (const lookup of this.#lookups) if (this.#options.open.pushesRows(lookup)) this.#pushRows(lookup);
   }

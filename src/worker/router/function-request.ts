@@ -5,6 +5,7 @@ import type { WeighbridgeError } from "../../base/errors.ts";
 import type { Contract } from "../../contracts/contract.ts";
 import type { CallFate } from "../../peer/call.ts";
 import type { Fields, FieldValues } from "../../wire/function-schema.ts";
+import type { ParameterHandle } from "../parameter-handle.ts";
 import type { Route } from "./server-directory.ts";
 
 /** How a call of a function is sent. */
@@ -23,6 +24,8 @@ export type FunctionCallSettings = {
 export type FunctionRequest<Q extends Fields, R extends Fields> = FunctionCallSettings & {
   /** What it is about; the router finds the server. */
   readonly to: Route;
+  /** The parameter that it is about; left out: that of its group. */
+  readonly subject?: ParameterHandle | undefined;
   readonly request: FieldValues<Q>;
   readonly answered?: ((response: FieldValues<R>) => void) | undefined;
   /** Called with the failure, before the caller of the group gets it. */

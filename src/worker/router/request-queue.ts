@@ -50,7 +50,7 @@ export class RequestQueue {
   /** Sends what was refused anew, by the placement as it is now; ends when it has left. */
   sendAgain(request: RoutedRequest): Promise<void> | undefined {
     const requests = cutAgain(request);
-    if (this.#strangerAmong(requests) < 0) return void this.#router.trySend(requests, true);
+    if (this.#strangerAmong(requests) === undefined) return void this.#router.trySend(requests, true);
     return this.#sendInTurn(requests, true).catch(() => {}); // each caller got its own
   }
 
@@ -75,8 +75,7 @@ export class RequestQueue {
         }
         requests = requests.flatMap((request) => (this.#router.isCurrent(request.epoch) ? [request] : cutAgain(request)));
         const stranger = this.#strangerAmong(requests);
-        const subject = requests[0]?.subject;
-        if (subject !== undefined && stranger >= 0) await this.#askOrigin(subject, stranger, isForced);
+        if (stranger?.subject !== undefined) await this.#askOrigin(stranger.subject, stranger.server, isForced);
         else if (this.#router.trySend(requests, isForced)) return;
         else await this.#router.room();
       }
@@ -104,8 +103,8 @@ export class RequestQueue {
     if (lost !== undefined) throw lost;
   }
 
-  /** The first server that these are for and whose incarnation the handle does not know; -1 for none. */
-  #strangerAmong(requests: readonly RoutedRequest[]): number {
-    return requests.find(({ subject, server }) => this.#router.isUnknownIncarnation(subject, server))?.server ?? -1;
+  /** The first of these for a server whose incarnation its handle does not know. */
+  #strangerAmong(requests: readonly RoutedRequest[]): RoutedRequest | undefined {
+    return requests.find(({ subject, server }) => this.#router.isUnknownIncarnation(subject, server));
   }
 }
