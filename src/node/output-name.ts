@@ -4,6 +4,9 @@
 import { hostname } from "node:os";
 import { nameOf, type Role, rankOf, roleOf } from "../wire/node-id.ts";
 
+/** "b.example:24961": nodeLabel of config/node-addresses.ts. */
+const LABEL = /^(?:(\S+):)?(\d+)$/;
+
 /** "scheduler", "server/0", "standby/1"; `ranks` may be a range, "0-3". */
 export function outputName(role: Role, ranks: number | string): string {
   return role === "scheduler" ? role : `${role}/${ranks}`;
@@ -25,9 +28,14 @@ export function outputAddress(address: string): string {
   return address.replace(/^tcp:\/\//, "");
 }
 
+/** The host of a node with this label; of a label that a user chose, this one. */
+export function hostOf(label: string): string {
+  return LABEL.exec(label)?.[1] ?? hostname();
+}
+
 /** The process behind a label: "pid 24961", on another host than this "pid 24961 on b.example"; or a label as it is. */
 export function processText(label: string, host: string = hostname()): string {
-  const [, where = host, pid] = /^(?:(\S+):)?(\d+)$/.exec(label) ?? [];
+  const [, where = host, pid] = LABEL.exec(label) ?? [];
   if (pid === undefined) return label;
   return where === host ? `pid ${pid}` : `pid ${pid} on ${where}`;
 }

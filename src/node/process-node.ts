@@ -3,6 +3,7 @@
 // role alone.
 
 import { randomUUID } from "node:crypto";
+import { availableParallelism, hostname } from "node:os";
 import { join } from "node:path";
 import packageJson from "weighbridge/package.json" with { type: "json" };
 import type { Clock } from "../base/clock.ts";
@@ -16,6 +17,7 @@ import { schedulerAddresses } from "./config/node-addresses.ts";
 import type { NodeConfig } from "./config/node-config.ts";
 import { onEndSignal } from "./end-signal.ts";
 import { nodeLog } from "./logger-log.ts";
+import { hostOf } from "./output-name.ts";
 import { processPulse } from "./pulse.ts";
 import { backgroundClock, realClock } from "./real-clock.ts";
 import { type BoundSendBuffer, boundSendBuffers } from "./transport/send-buffer.ts";
@@ -93,6 +95,7 @@ async function startComposed<N extends ClusterNode>(
   requireNodeSockets();
   const clock = clockOf(isBackground ? backgroundClock() : realClock());
   const loop = config.wakefulLoop === "on" ? wakefulLoop(clock) : undefined;
+  const isClient = role === "worker";
   // a scheduler has little to say, and koffi takes memory
   const offerCore = loop === undefined || role === "scheduler" ? undefined : await coreOffer();
   let started: N | undefined;
@@ -115,6 +118,7 @@ async function startComposed<N extends ClusterNode>(
     ...transportOf(config, surroundings),
     ...options,
     onRoster: (roster: RosterView) => {
+      if (loop !== undefined && isClient) loop.hasOwnCore = nodesHere(roster) <= availableParallelism();
       if (loop !== undefined) loop.offerCore = roster.nodes.some((entry) => entry.role === "standby") ? offerCore : undefined;
       options.onRoster?.(roster);
     },
@@ -146,6 +150,12 @@ export function listenAddress({ transport, socketDir, schedulerPort, host, liste
 /** The bound port, at the advertised host. */
 export function advertised({ advertiseHost }: NodeConfig, bound: Address): Address {
   return bound.startsWith("unix:") ? bound : formatTcpAddress(advertiseHost, Number(bound.slice(bound.lastIndexOf(":") + 1)));
+}
+
+/** How many nodes of the job want a core of this host: all but the scheduler. Labels of users' own count as here. */
+function nodesHere({ nodes }: RosterView): number {
+  const wantCores = nodes.filter(({ role, state }) => role !== "scheduler" && state === "alive");
+  return wantCores.filter(({ label }) => hostOf(label) === hostname()).length;
 }
 
 function hasFaults({ faults }: NodeConfig): boolean {

@@ -31,8 +31,9 @@ import type { SharedMemory, SharedMemorySystem } from "./shared-memory.ts";
 import type { SocketLink } from "./socket-link.ts";
 import type { WakefulLoop } from "./wakeful-loop.ts";
 
-/** So often a loop that is awake looks in vain before it sleeps. */
+/** So often a loop that is awake looks in vain before it sleeps, and one that polls for an answer (WakefulLoop.W5). */
 const IDLE_TURNS = 200;
+const WAITING_TURNS = 1000;
 /** What is read in one turn; a read counts as READ_BYTES_MIN at least, so that small ones are bounded too. */
 const TURN_BYTES_MAX: number = 1024 * 1024;
 const READ_BYTES_MIN = 256;
@@ -129,6 +130,7 @@ export class SharedLink implements Link, LinkReader, MemoryUpgrade {
       this.#clock.soon(flushed);
       return;
     }
+    if (!this.#isSleepy) this.#loop?.asked();
     const chunks = written.length === 1 && written[0]!.length > 0 ? written : chunksWithBytes(written);
     const write = { chunks, flushed, index: 0, offset: 0 };
     const rings = this.#rings;
@@ -321,8 +323,14 @@ export class SharedLink implements Link, LinkReader, MemoryUpgrade {
       this.#wasUsed = true;
       return true;
     }
-    if (++this.#idleTurns <= (this.#loop?.isAwake === true && !this.#isSleepy ? IDLE_TURNS : 0)) return true;
+    if (++this.#idleTurns <= this.#turnsMax) return true;
     return this.#guarded(() => this.#sleep(rings)) === false;
+  }
+
+  get #turnsMax(): number {
+    const loop = this.#loop;
+    if (loop?.isAwake !== true || this.#isSleepy) return 0;
+    return loop.hasOwnCore ? WAITING_TURNS : IDLE_TURNS;
   }
 
   #pump(rings: Rings, isRung: boolean): boolean {

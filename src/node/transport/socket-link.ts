@@ -108,6 +108,7 @@ export class SocketLink implements Link {
       this.#clock.soon(flushed);
       return;
     }
+    if (!this.#isSleepy) this.#loop?.asked();
     const chunks = written.length === 1 && written[0]!.length > 0 ? written : chunksWithBytes(written);
     if (this.#waiting.length > 0 || this.socket.writableLength > 0) this.#waiting.push({ chunks, flushed });
     else this.#handOver(chunks, flushed);

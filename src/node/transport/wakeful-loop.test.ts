@@ -1,8 +1,9 @@
-// Tests for wakeful-loop: WakefulLoop.W1 to W4, on a thread whose turns are taken by hand.
+// Tests for wakeful-loop: WakefulLoop.W1 to W5, on a thread whose turns are taken by hand.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
+  ANSWERS_MIN,
   CHECK_MS,
   CREDIT_MAX,
   CREDIT_PER_INPUT,
@@ -14,6 +15,7 @@ import {
   SOON_MS,
   START,
   TAKEN_MS,
+  WAIT_MS,
   WakefulLoop,
 } from "./wakeful-loop.ts";
 
@@ -201,4 +203,38 @@ test("without the native call there is nothing to offer the core with", async ()
   const missing = (): Promise<never> => Promise.reject(new Error("koffi is not installed"));
   assert.equal(await coreOffer({ platform: "linux", nativeCalls: missing }), undefined);
   assert.equal(await coreOffer({ platform: "win32" }), undefined);
+});
+
+/** A training: computes, asks, and sleeps or polls until the answer comes. Returns whether it was awake then. */
+function step(thread: StubThread, answerMs: number): boolean {
+  thread.pass(5);
+  thread.turnsUntilAsleep();
+  thread.loop.asked();
+  const answerAtMs = thread.nowMs + answerMs;
+  while (thread.nowMs < answerAtMs && thread.turn());
+  const { isAwake } = thread.loop;
+  thread.nowMs = Math.max(thread.nowMs, answerAtMs);
+  thread.loop.input();
+  return isAwake;
+}
+
+test("who waits for an answer polls for it once the last ones came soon, and no longer than WAIT_MS (WakefulLoop.W5)", () => {
+  const thread = new StubThread();
+  thread.loop.hasOwnCore = true;
+  for (let i = 0; i < ANSWERS_MIN; i++) assert.ok(!step(thread, WAIT_MS / 2), `answer ${i}`);
+  assert.ok(step(thread, WAIT_MS / 2));
+  thread.pass(5);
+  thread.turnsUntilAsleep();
+  thread.loop.asked();
+  const fromMs = thread.nowMs;
+  assert.ok(thread.turnsUntilAsleep() > 100);
+  assert.ok(thread.nowMs - fromMs < WAIT_MS + 2 * thread.turnMs, "an answer that does not come is not waited for longer");
+  thread.loop.input();
+  for (let i = 0; i < 2 * ANSWERS_MIN; i++) step(thread, 3 * WAIT_MS);
+  assert.ok(!step(thread, 3 * WAIT_MS), "answers that come late are not waited for");
+});
+
+test("who shares the cores of this host with more nodes than there are sleeps (WakefulLoop.W5)", () => {
+  const thread = new StubThread();
+  for (let i = 0; i < 4 * ANSWERS_MIN; i++) assert.ok(!step(thread, WAIT_MS / 2));
 });

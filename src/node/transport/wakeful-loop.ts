@@ -6,7 +6,12 @@
 // and without credit the loop sleeps.
 //
 //   asleep ── START inputs, each soon after the one before ──▶ awake
+//   asleep ── a request has left, and answers come soon ──▶ awake, for WAIT_MS
 //   awake ── credit is spent, or others want the core ──▶ asleep
+//
+// A worker that trains computes for milliseconds, sends what it has, and waits for less than one: no input comes soon
+// after another, and it would sleep in every step. It has nothing else to do, so it polls for the answer, as long as
+// every node of this host has a core for itself.
 //
 // A worker, a head and its standby wait for each other on two cores. One that only polled would keep its core for a
 // slice of the system's scheduler, milliseconds, from the one that it waits for: so it offers the core between polls
@@ -23,6 +28,8 @@
 //   WakefulLoop.W4. Who is ready to run on our core does so after RARELY polls in vain, and after one while others
 //       share it, where the core can be offered. What comes back soon was not wanted in the sense of WakefulLoop.W3: a
 //       node that we wait for had it.
+//   WakefulLoop.W5. A client polls for the answer to what it has sent for WAIT_MS at most, if the last answers came
+//       within that, and only while `hasOwnCore`.
 
 import { availableParallelism } from "node:os";
 import type { Clock } from "../../base/clock.ts";
@@ -45,6 +52,10 @@ export const KEPT_MAX = 2;
 /** Whoever took the core for longer than this may want it again at every poll so soon after. */
 export const TAKEN_MS = 0.004;
 const SHARED_OFFERS = 64;
+/** An answer that comes this soon is worth waiting for; longer than it takes to wake, to work and to wake again. */
+export const WAIT_MS = 1;
+/** So many answers in a row that came soon, and the next one is waited for. */
+export const ANSWERS_MIN = 8;
 /** Nobody took it lately: it is offered at every so many polls. */
 export const RARELY = 8;
 
@@ -57,6 +68,8 @@ export type WakefulLoopOptions = {
 export class WakefulLoop {
   readonly #clock: Clock;
   readonly #cpuMs: () => number;
+  /** Whether every node of this host has a core for itself; for clients alone (WakefulLoop.W5). */
+  hasOwnCore = false;
   /** Lets others run that are ready to, on the core of this thread; undefined: the loop keeps it. */
   offerCore: (() => void) | undefined;
   #isAwake = false;
@@ -76,6 +89,12 @@ export class WakefulLoop {
   #keptCount = 0;
   /** So many offers more are made at every poll. */
   #offersLeft = 0;
+  /** When the request left whose answer is still to come; undefined: none is. */
+  #askedAtMs: number | undefined;
+  /** Answers in a row that came soon. */
+  #soonCount = 0;
+  /** Until then we poll without credit. */
+  #waitsUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor({ clock, cpuMs }: WakefulLoopOptions) {
     this.#clock = clock;
@@ -86,8 +105,19 @@ export class WakefulLoop {
     return this.#isAwake;
   }
 
+  /** A request has left (WakefulLoop.W5). */
+  asked(): void {
+    if (!this.hasOwnCore) return;
+    const nowMs = this.#clock.nowMs();
+    this.#askedAtMs ??= nowMs;
+    if (this.#soonCount < ANSWERS_MIN || nowMs < this.#restsUntilMs) return;
+    this.#waitsUntilMs = nowMs + WAIT_MS;
+    if (!this.#isAwake) this.#wake(nowMs);
+  }
+
   /** Something was read. */
   input(): void {
+    if (this.#askedAtMs !== undefined) this.#answered();
     if (!this.#isAwake) {
       this.#inputAsleep();
       return;
@@ -101,7 +131,16 @@ export class WakefulLoop {
     const nowMs = this.#clock.nowMs();
     const isSoon = nowMs - this.#inputAtMs <= SOON_MS;
     this.#inputAtMs = nowMs;
-    if (!isSoon || nowMs < this.#restsUntilMs || ++this.#credit < START) return;
+    if (isSoon && nowMs >= this.#restsUntilMs && ++this.#credit >= START) this.#wake(nowMs);
+  }
+
+  #answered(): void {
+    const isSoon = this.#clock.nowMs() - (this.#askedAtMs as number) <= WAIT_MS;
+    this.#soonCount = isSoon ? Math.min(this.#soonCount + 1, 2 * ANSWERS_MIN) : Math.max(0, this.#soonCount - 2);
+    this.#askedAtMs = undefined;
+  }
+
+  #wake(nowMs: number): void {
     this.#isAwake = true;
     this.#polls = 0;
     this.#begin(nowMs, this.#cpuMs());
@@ -119,7 +158,8 @@ export class WakefulLoop {
   /** Runs once per turn of the event loop, which polls for input between two of them and does not sleep meanwhile. */
   readonly #poll = (): void => {
     this.#polls++;
-    if (--this.#credit <= 0) this.#sleep();
+    this.#credit = Math.max(0, this.#credit - 1);
+    if (this.#credit === 0 && this.#clock.nowMs() >= this.#waitsUntilMs) this.#sleep();
     else if (this.#isTimeToCheck() && this.#isCoreWanted()) {
       this.#sleep();
       this.#restsUntilMs = this.#inputAtMs + REST_MS;
