@@ -118,7 +118,7 @@ async function startComposed<N extends ClusterNode>(
     ...transportOf(config, surroundings),
     ...options,
     onRoster: (roster: RosterView) => {
-      if (loop !== undefined && isClient) loop.hasOwnCore = nodesHere(roster) <= availableParallelism();
+      if (loop !== undefined) shareCores(loop, nodesHere(roster), isClient);
       if (loop !== undefined) loop.offerCore = roster.nodes.some((entry) => entry.role === "standby") ? offerCore : undefined;
       options.onRoster?.(roster);
     },
@@ -150,6 +150,15 @@ export function listenAddress({ transport, socketDir, schedulerPort, host, liste
 /** The bound port, at the advertised host. */
 export function advertised({ advertiseHost }: NodeConfig, bound: Address): Address {
   return bound.startsWith("unix:") ? bound : formatTcpAddress(advertiseHost, Number(bound.slice(bound.lastIndexOf(":") + 1)));
+}
+
+/** From so many nodes a core on, none stays awake (WakefulLoop.W6). */
+const CROWD = 3;
+
+function shareCores(loop: WakefulLoop, nodeCount: number, isClient: boolean): void {
+  const cores = availableParallelism();
+  loop.hasOwnCore = isClient && nodeCount <= cores;
+  loop.isCrowded = nodeCount >= CROWD * cores;
 }
 
 /** How many nodes of the job want a core of this host: all but the scheduler. Labels of users' own count as here. */

@@ -1,4 +1,4 @@
-// Tests for wakeful-loop: WakefulLoop.W1 to W5, on a thread whose turns are taken by hand.
+// Tests for wakeful-loop: WakefulLoop.W1 to W6, on a thread whose turns are taken by hand.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -237,4 +237,14 @@ test("who waits for an answer polls for it once the last ones came soon, and no 
 test("who shares the cores of this host with more nodes than there are sleeps (WakefulLoop.W5)", () => {
   const thread = new StubThread();
   for (let i = 0; i < 4 * ANSWERS_MIN; i++) assert.ok(!step(thread, WAIT_MS / 2));
+});
+
+test("in a crowd nobody stays awake, whatever comes (WakefulLoop.W6)", () => {
+  const thread = new StubThread();
+  thread.loop.isCrowded = true;
+  thread.inputs(10 * START, SOON_MS / 2);
+  assert.equal(thread.loop.isAwake, false);
+  thread.loop.isCrowded = false;
+  thread.inputs(1 + START, SOON_MS / 2);
+  assert.equal(thread.loop.isAwake, true);
 });

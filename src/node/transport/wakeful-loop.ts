@@ -30,6 +30,7 @@
 //       node that we wait for had it.
 //   WakefulLoop.W5. A client polls for the answer to what it has sent for WAIT_MS at most, if the last answers came
 //       within that, and only while `hasOwnCore`.
+//   WakefulLoop.W6. In a crowd nobody polls: the core is worth more to those that have something to do.
 
 import { availableParallelism } from "node:os";
 import type { Clock } from "../../base/clock.ts";
@@ -70,6 +71,8 @@ export class WakefulLoop {
   readonly #cpuMs: () => number;
   /** Whether every node of this host has a core for itself; for clients alone (WakefulLoop.W5). */
   hasOwnCore = false;
+  /** Whether so many nodes of this host share its cores that none stays awake (WakefulLoop.W6). */
+  isCrowded = false;
   /** Lets others run that are ready to, on the core of this thread; undefined: the loop keeps it. */
   offerCore: (() => void) | undefined;
   #isAwake = false;
@@ -131,7 +134,7 @@ export class WakefulLoop {
     const nowMs = this.#clock.nowMs();
     const isSoon = nowMs - this.#inputAtMs <= SOON_MS;
     this.#inputAtMs = nowMs;
-    if (isSoon && nowMs >= this.#restsUntilMs && ++this.#credit >= START) this.#wake(nowMs);
+    if (isSoon && nowMs >= this.#restsUntilMs && ++this.#credit >= START && !this.isCrowded) this.#wake(nowMs);
   }
 
   #answered(): void {
