@@ -14,8 +14,8 @@ import type { Kernels } from "../../kernel/kernels.ts";
 const LISTS = 256;
 /** A list has an entry in one set of this many. */
 const WAYS = 4;
-/** A megabyte of addresses. */
-export const ROWS_MAX: number = 2 ** 18;
+/** 16 MiB of addresses: four lists of a million keys. */
+export const ROWS_MAX: number = 2 ** 22;
 /** Fewer keys are found as quickly as they are remembered. */
 export const LISTED_KEYS_MIN = 64;
 const KEY_WORDS = 2;
