@@ -65,7 +65,7 @@ async function trained(
   const result = await model.train(epochs, images, { callbacks, ...options });
   assert.equal(result.sampleCount, epochs * SAMPLES);
   const weights = network.parameters.flatMap(({ values }) => [...values]);
-  return { weights, losses: events.map(({ loss }) => loss), steps: events.map(({ globalStep }) => globalStep) };
+  return { weights, losses: events.map(({ loss }) => loss), steps: events.map(({ epochStep }) => epochStep) };
 }
 
 function assertClose(actual: Run, expected: Run, what: string): void {

@@ -78,6 +78,20 @@ for (const kind of ["served", "hybrid", "cached"] as const) {
   });
 }
 
+for (const kind of ["served", "hybrid"] as const) {
+  test(`the global step counts the steps of all epochs alike at every worker: ${kind}`, async () => {
+    const steps: number[][] = [[], []];
+    await train(kind, "bsp", (_, { rank }) => ({
+      stepEnd: ({ globalStep, epoch, epochStep }) => {
+        assert.equal(globalStep, (epoch - 1) * STEPS + epochStep);
+        steps[rank]!.push(globalStep);
+      },
+    }));
+    const all = Array.from({ length: 4 * STEPS }, (_, i) => i + 1);
+    assert.deepEqual(steps, [all, all]);
+  });
+}
+
 test("a worker of an asynchronous training stops by its own callbacks, and the others train on", async () => {
   const stops: TrainingCallback = { epochEnd: ({ epoch }) => epoch < 2 };
   const trained = await train("served", "asp", (_, { rank }) => (rank === 1 ? stops : {}));

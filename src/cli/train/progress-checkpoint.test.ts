@@ -14,7 +14,8 @@ const FLAGS: TrainFlags = { workers: 2, servers: 2, seed: 1, checkpoint: true, o
 
 function event(epoch: number, step: number): StepEvent {
   const shares = { waitShare: 0, sendShare: 0 };
-  return { epoch, epochCount: 2, step, stepCount: 10, globalStep: step, loss: 1, samplesPerSec: 1, stepsPerSec: 1, ...shares };
+  const steps = { epoch, epochCount: 2, step, stepCount: 10, epochStep: step, globalStep: 10 * (epoch - 1) + step };
+  return { ...steps, loss: 1, samplesPerSec: 1, stepsPerSec: 1, ...shares };
 }
 
 type Circumstances = {

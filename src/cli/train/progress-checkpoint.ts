@@ -71,7 +71,7 @@ export class ProgressCheckpoint implements TrainingCallback {
 
   stepEnd(event: StepEvent): void {
     const { plan, isWhole } = this.#options;
-    const { epoch, stepCount, globalStep: step } = event;
+    const { epoch, stepCount, epochStep: step } = event;
     const isDue = plan.checkpointEvery !== undefined && this.#isDue(intervalOf(plan.checkpointEvery), step) && step < stepCount;
     // ProgressCheckpoint.P2, ProgressCheckpoint.P3.
     if (!isDue || this.#saving !== undefined || !this.#maySave || !isWhole()) return;

@@ -10,21 +10,22 @@ import { planTraining, type TrainPlan } from "./train-plan.ts";
 
 const PLAN = planTraining("lenet", { workers: 1, servers: 1, seed: 1, checkpoint: false, overlap: false, epochs: 2, every: 5 });
 
-function event(epoch: number, step: number, globalStep = step): StepEvent {
+function event(epoch: number, step: number, epochStep = step): StepEvent {
   const shares = { waitShare: epoch / 10, sendShare: epoch / 100 };
   const exchange = { clock: step, reachedAtMs: 40 * step, waitsFromMs: 40 * step + 1, waitedMs: 2.5 };
-  return { epoch, epochCount: 2, step, stepCount: 10, globalStep, loss: step, samplesPerSec: 640, stepsPerSec: 10, ...shares, exchange };
+  const steps = { epoch, epochCount: 2, step, stepCount: 10, epochStep, globalStep: 10 * (epoch - 1) + epochStep };
+  return { ...steps, loss: step, samplesPerSec: 640, stepsPerSec: 10, ...shares, exchange };
 }
 
 type Run = {
   readonly plan?: TrainPlan;
   readonly isReporter?: boolean;
   readonly stepMs?: number;
-  readonly globalStepOf?: (step: number) => number;
+  readonly epochStepOf?: (step: number) => number;
 };
 
 function run(options: Run): WorkerReport[] {
-  const { plan = PLAN, isReporter = true, stepMs = 40, globalStepOf = (step) => step } = options;
+  const { plan = PLAN, isReporter = true, stepMs = 40, epochStepOf = (step) => step } = options;
   const reports: WorkerReport[] = [];
   let nowMs = 0;
   const report = new ProgressReport({
@@ -36,7 +37,7 @@ function run(options: Run): WorkerReport[] {
     machineMs: 5000,
   });
   for (const epoch of [1, 2]) {
-    for (let step = 1; step <= 10; step++, nowMs += stepMs) report.stepEnd(event(epoch, step, globalStepOf(step)));
+    for (let step = 1; step <= 10; step++, nowMs += stepMs) report.stepEnd(event(epoch, step, epochStepOf(step)));
     report.epochEnd({ ...event(epoch, 10), seconds: 1, repeatedCount: 0, isMissed: false });
   }
   return reports;
@@ -52,11 +53,11 @@ test("tells the first losses, then every n-th", () => {
 
 test("parts that are made up for, for a worker that died, tell no loss", () => {
   const plan = { ...PLAN, every: 2 };
-  assert.deepEqual(lossSteps(run({ plan, globalStepOf: (step) => Math.ceil(step / 2) })), ["1.1", "1.2", "1.4", "2.2", "2.4"]);
+  assert.deepEqual(lossSteps(run({ plan, epochStepOf: (step) => Math.ceil(step / 2) })), ["1.1", "1.2", "1.4", "2.2", "2.4"]);
 });
 
 test("a worker that takes some batches and not others tells the loss of the first that it takes from every n-th on", () => {
-  assert.deepEqual(lossSteps(run({ globalStepOf: (step) => 3 * step })), [
+  assert.deepEqual(lossSteps(run({ epochStepOf: (step) => 3 * step })), [
     "1.3",
     "1.6",
     "1.9",
@@ -100,6 +101,6 @@ test("each exchange is told once, in microseconds of the machine's clock", () =>
 });
 
 test("a run that goes on counts its steps from the epoch's beginning", () => {
-  const reports = run({ plan: { ...PLAN, startsAt: { epoch: 0, step: 100 } }, globalStepOf: (step) => 100 + step });
+  const reports = run({ plan: { ...PLAN, startsAt: { epoch: 0, step: 100 } }, epochStepOf: (step) => 100 + step });
   assert.deepEqual(lossSteps(reports).slice(0, 4), ["1.101", "1.102", "1.103", "1.105"]);
 });

@@ -82,13 +82,13 @@ export class ProgressReport implements TrainingCallback {
   }
 
   /** A StepEvent only counts this run's steps of its epoch. */
-  #progressOf({ epoch, step, globalStep, loss, samplesPerSec, stepsPerSec, waitShare, sendShare }: StepEvent): Progress {
+  #progressOf({ epoch, step, epochStep, loss, samplesPerSec, stepsPerSec, waitShare, sendShare }: StepEvent): Progress {
     const ownSeconds = step === 0 ? 0 : step / stepsPerSec;
     const seconds = this.#seconds + ownSeconds;
     const shareOf = (part: number): number => (seconds === 0 ? 0 : part / seconds);
     return {
       epoch,
-      step: globalStep,
+      step: epochStep,
       loss,
       sampleCount: this.#sampleCount + Math.round(samplesPerSec * ownSeconds),
       seconds,

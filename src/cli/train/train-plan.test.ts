@@ -90,7 +90,7 @@ test("steps and samples that are left are counted from where the job begins", ()
 });
 
 test("a worker that does another's parts too is where the job is, not at its own steps", () => {
-  const event = { epoch: 2, step: 138, globalStep: 69 };
+  const event = { epoch: 2, step: 138, epochStep: 69 };
   assert.equal(reachedText(event), "at epoch 2 step 69");
 });
 

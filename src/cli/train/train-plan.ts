@@ -303,8 +303,8 @@ export function stepsToMake(plan: TrainPlan): number {
  * How far a worker is, for people: the furthest batch it had a part of, as the screen counts. Its own steps may be
  * more, if it does the parts of another.
  */
-export function reachedText({ epoch, globalStep }: { readonly epoch: number; readonly globalStep: number }): string {
-  return `at epoch ${epoch} step ${globalStep}`;
+export function reachedText({ epoch, epochStep }: { readonly epoch: number; readonly epochStep: number }): string {
+  return `at epoch ${epoch} step ${epochStep}`;
 }
 
 /** A position to resume from, as people count. */

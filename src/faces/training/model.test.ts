@@ -70,6 +70,29 @@ test("learns, and tells callbacks of every step, epoch and the end", async () =>
   );
 });
 
+test("the global step counts over all epochs and continues after a resume; the step of the epoch starts at 1 again", async () => {
+  const { model } = built();
+  const steps: StepEvent[] = [];
+  const ends: EpochEvent[] = [];
+  const callbacks = [{ stepEnd: (event: StepEvent) => void steps.push(event), epochEnd: (event: EpochEvent) => void ends.push(event) }];
+  await model.train(2, dataset, { batchSize: BATCH, callbacks });
+  const other = built({ seed: 9 });
+  await other.model.decode((await model.encode())!, "model.safetensors");
+  await other.model.train(3, dataset, { batchSize: BATCH, firstEpoch: 2, callbacks });
+  assert.deepEqual(
+    steps.map(({ globalStep }) => globalStep),
+    Array.from({ length: 21 }, (_, i) => i + 1),
+  );
+  assert.deepEqual(
+    steps.map(({ epochStep }) => epochStep),
+    Array.from({ length: 21 }, (_, i) => (i % 7) + 1),
+  );
+  assert.deepEqual(
+    ends.map(({ globalStep, epochStep }) => [globalStep, epochStep]),
+    [7, 14, 21].map((globalStep) => [globalStep, 7]),
+  );
+});
+
 test("what is saved and taken up goes on with the same bits", async () => {
   const one = built();
   await one.model.train(2, dataset, { batchSize: BATCH });

@@ -81,7 +81,7 @@ export type TrainingResult = {
 
 /** `isCut`: stopped within. */
 type EpochOutcome = { readonly repeatedCount: number; readonly isMissed: boolean; readonly hasLeft: boolean; readonly isCut: boolean };
-type Progress = { stepCount: number; globalStep: number; sampleCount: number; lossSum: number };
+type Progress = { stepCount: number; epochStep: number; sampleCount: number; lossSum: number };
 
 export class Trainer {
   readonly #options: TrainerOptions;
@@ -106,7 +106,7 @@ export class Trainer {
       if (hasLeft) break;
       if (open.group !== undefined) open.group.epoch = epoch;
       meter.restart();
-      const progress: Progress = { stepCount: 0, globalStep: 0, sampleCount: 0, lossSum: 0 };
+      const progress: Progress = { stepCount: 0, epochStep: 0, sampleCount: 0, lossSum: 0 };
       const redoneBefore = this.#redoneCount;
       const outcome = await this.#epoch(epoch, progress);
       const repeatedCount = outcome.repeatedCount + this.#redoneCount - redoneBefore;
@@ -279,7 +279,7 @@ export class Trainer {
       await this.#acknowledge();
     }
     progress.stepCount++;
-    progress.globalStep = Math.max(progress.globalStep, unit.batch + 1);
+    progress.epochStep = Math.max(progress.epochStep, unit.batch + 1);
     progress.sampleCount += samples.sampleCount;
     progress.lossSum += loss * samples.sampleCount;
     await this.#options.callbacks.stepEnd(this.#event(epoch, progress, loss));
@@ -324,15 +324,16 @@ export class Trainer {
     if (unit !== undefined) this.#feed?.done(unit.unit);
   }
 
-  #event(epoch: number, { stepCount, globalStep, sampleCount }: Progress, loss: number): StepEvent {
-    const { meter, reader, epochCount } = this.#options;
+  #event(epoch: number, { stepCount, epochStep, sampleCount }: Progress, loss: number): StepEvent {
+    const { open, meter, reader, epochCount } = this.#options;
     const seconds = Math.max(meter.seconds, 1e-9);
     return {
       epoch: epoch + 1,
       epochCount,
       step: stepCount,
       stepCount: reader.batchCount,
-      globalStep,
+      epochStep,
+      globalStep: open.clocks,
       loss,
       samplesPerSec: sampleCount / seconds,
       stepsPerSec: stepCount / seconds,

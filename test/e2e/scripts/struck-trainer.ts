@@ -74,10 +74,10 @@ const own = await session.embedding(`own ${session.rank}`, { dim: 2, optimizer: 
 const [ones, two] = [new Float32Array(SIZE).fill(1), new Float32Array(4).fill(1)];
 let done = 0;
 
-async function stepEnd({ loss, globalStep }: StepEvent): Promise<void> {
+async function stepEnd({ loss, epochStep }: StepEvent): Promise<void> {
   await Promise.all([shared.push(ones, WAIT), own.push([1, 2 ** 40], two, WAIT)]);
   done++;
-  const step = task === "lenet" ? globalStep : done; // workers in step wait for each other at the same one
+  const step = task === "lenet" ? epochStep : done; // workers in step wait for each other at the same one
   console.log(`step ${step}, loss ${loss}`);
   while (step >= allowed)
     await new Promise<void>((resolve) => {

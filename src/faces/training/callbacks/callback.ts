@@ -19,6 +19,11 @@ export type StepEvent = {
    * How far this worker is in the epoch: the furthest global batch that it has had a part of, from 1 to `stepCount`,
    * over all runs. Never decreases; it does not change while this worker does parts of a dead one.
    */
+  readonly epochStep: number;
+  /**
+   * The step of the whole training, over all epochs and all workers: the clocks that have ended. Schedules and the
+   * names of checkpoints go by it. It continues after a resume. Without a session it counts from what was loaded.
+   */
   readonly globalStep: number;
   /** The mean of this worker's samples. */
   readonly loss: number;
@@ -93,7 +98,7 @@ export class LossMonitor implements TrainingCallback {
   readonly #print: (line: string) => void;
   #stepCount = 0;
   /** Of the last line that was due. */
-  #last = { epoch: 0, globalStep: 0 };
+  #last = { epoch: 0, epochStep: 0 };
 
   /** A line for the first step and then for every `perPrintTimes`-th; 0: none. Throws BAD_ARGUMENT. */
   constructor(perPrintTimes = 1, print: (line: string) => void = (line) => console.log(line)) {
@@ -104,13 +109,13 @@ export class LossMonitor implements TrainingCallback {
     this.#print = print;
   }
 
-  /** At most one line per global step: a part that is done for a dead worker has none. */
-  stepEnd({ epoch, globalStep, loss }: StepEvent): void {
-    if (epoch === this.#last.epoch && globalStep === this.#last.globalStep) return;
-    this.#last = { epoch, globalStep };
+  /** At most one line per step of the epoch: a part that is done for a dead worker has none. */
+  stepEnd({ epoch, epochStep, loss }: StepEvent): void {
+    if (epoch === this.#last.epoch && epochStep === this.#last.epochStep) return;
+    this.#last = { epoch, epochStep };
     this.#stepCount++;
     if (this.#perPrintTimes === 0 || (this.#stepCount > 1 && this.#stepCount % this.#perPrintTimes !== 0)) return;
-    this.#print(`epoch: ${epoch} step: ${globalStep}, loss is ${loss.toFixed(6)}`);
+    this.#print(`epoch: ${epoch} step: ${epochStep}, loss is ${loss.toFixed(6)}`);
   }
 }
 

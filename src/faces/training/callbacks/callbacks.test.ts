@@ -15,6 +15,7 @@ const EVENT: StepEvent = {
   epochCount: 2,
   step: 1,
   stepCount: 5,
+  epochStep: 1,
   globalStep: 1,
   loss: 2.3022871,
   samplesPerSec: 1,
@@ -22,7 +23,7 @@ const EVENT: StepEvent = {
   waitShare: 0,
   sendShare: 0,
 };
-const stepOf = (step: number): StepEvent => ({ ...EVENT, step, globalStep: step, loss: step });
+const stepOf = (step: number): StepEvent => ({ ...EVENT, step, epochStep: step, globalStep: step, loss: step });
 
 test("the loss is printed in MindSpore's words, the first one and then every n-th", () => {
   const lines: string[] = [];
@@ -45,9 +46,9 @@ test("the loss is printed in MindSpore's words, the first one and then every n-t
 test("of each global step the loss is printed once, also where a worker makes up for another's parts", () => {
   const lines: string[] = [];
   const monitor = new LossMonitor(2, (line) => lines.push(line.replace(/,.*/, "")));
-  for (const [i, globalStep] of [1, 2, 2, 2, 3, 3, 4].entries()) monitor.stepEnd({ ...EVENT, step: i + 1, globalStep });
-  monitor.stepEnd({ ...EVENT, epoch: 2, globalStep: 4 });
-  monitor.stepEnd({ ...EVENT, epoch: 2, globalStep: 5 });
+  for (const [i, epochStep] of [1, 2, 2, 2, 3, 3, 4].entries()) monitor.stepEnd({ ...EVENT, step: i + 1, epochStep });
+  monitor.stepEnd({ ...EVENT, epoch: 2, epochStep: 4 });
+  monitor.stepEnd({ ...EVENT, epoch: 2, epochStep: 5 });
   assert.deepEqual(lines, ["epoch: 1 step: 1", "epoch: 1 step: 2", "epoch: 1 step: 4", "epoch: 2 step: 5"]);
 });
 

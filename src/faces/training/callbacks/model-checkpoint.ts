@@ -71,10 +71,10 @@ export class ModelCheckpoint implements TrainingCallback {
     throw badArgument(`a ModelCheckpoint cannot save every ${everySteps} steps of a network with cached rows: ${text}`);
   }
 
-  async stepEnd({ epoch, globalStep }: StepEvent, view: TrainingView): Promise<void> {
+  async stepEnd({ epoch, epochStep }: StepEvent, view: TrainingView): Promise<void> {
     const { everySteps } = this.#options;
     this.#stepCount++;
-    this.#where = `${epoch}_${globalStep}`; // also of an epoch that was resumed in its middle
+    this.#where = `${epoch}_${epochStep}`; // also of an epoch that was resumed in its middle
     if (everySteps !== undefined && this.#stepCount % everySteps === 0) await this.#save(view);
   }
 
