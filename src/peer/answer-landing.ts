@@ -17,6 +17,13 @@ import { IN_PLACE_BYTES_MAX } from "./call.ts";
 const ROOM_BYTES_MIN = 64 * 1024 * 1024;
 const NO_BYTES = new Uint8Array(0);
 
+/** VALUE_LENGTH: so many bytes of values came. `what`: for which keys, with a blank before it, or "". */
+export function answerLengthError(actualBytes: number, expectedBytes: number, elementBytes: number, what = ""): WeighbridgeError {
+  const [actual, expected] = [actualBytes, expectedBytes].map((bytes) => `${bytes / elementBytes}`);
+  const message = `${actual} values (${actualBytes} bytes) came${what}; ${expected} (${expectedBytes} bytes) were expected`;
+  return new WeighbridgeError("VALUE_LENGTH", message);
+}
+
 export class AnswerLanding {
   readonly #into: Uint8Array | undefined;
   readonly #isKept: boolean;

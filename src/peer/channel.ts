@@ -21,7 +21,7 @@
 //   ReceivedRequests.S4. Nobody waits for a request that its caller gave up before it came: nothing below `settled` is
 //       sent again.
 
-import { isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
+import { type ErrorCode, isWeighbridgeError, WeighbridgeError } from "../base/errors.ts";
 import type { Link } from "../transport/transport.ts";
 import { decodeFailure, type Failure, fromFailure, handlerStack, outcomeOfFailure, toFailure } from "../wire/failure.ts";
 import { type FrameHeader, Kind, REQUESTS_OPEN_MAX, type RequestLabel } from "../wire/frame.ts";
@@ -34,6 +34,9 @@ import type { Faults } from "./faults.ts";
 import type { FrameBatch, Held } from "./frame-batch.ts";
 import { FrameWriter, PendingCalls } from "./frame-writer.ts";
 import { GapNotice } from "./outbox.ts";
+
+/** What is wrong with an answer that was not taken. */
+const ANSWER_FAULTS: readonly ErrorCode[] = ["VALUE_LENGTH", "BAD_FRAME", "BAD_REQUEST"];
 
 /** Serves one function. Both are called with a header and bytes that are valid until they return. */
 export type FunctionHandler = {
@@ -361,10 +364,15 @@ export class Channel {
       last = call.answered(header, bytes, at);
     } catch (thrown) {
       this.#settle(request);
-      call.failed(isWeighbridgeError(thrown) ? thrown : fromFailure(toFailure(thrown), this.name));
+      call.failed(this.#answerFault(thrown));
       return;
     }
     if (last && pending.at(request) === call) this.#settle(request); // else its callback ended the channel
+  }
+
+  /** The failure of a call whose answer was not taken. One that does not fit its call names the node that gave it. */
+  #answerFault(thrown: unknown): WeighbridgeError {
+    return isWeighbridgeError(thrown) && !ANSWER_FAULTS.includes(thrown.code) ? thrown : fromFailure(toFailure(thrown), this.name);
   }
 
   #takeFailure(header: FrameHeader, bytes: Uint8Array, at: number): void {

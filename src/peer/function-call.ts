@@ -16,7 +16,7 @@ import type { Contract } from "../contracts/contract.ts";
 import { BLOCK_BYTES, type EncodedFields, type FrameHeader, offsetBytesOf, PAYLOAD_BYTES_MAX, totalBytesOf } from "../wire/frame.ts";
 import { FunctionFlag, FunctionId } from "../wire/function-id.ts";
 import type { Fields, FieldValues } from "../wire/function-schema.ts";
-import { AnswerLanding } from "./answer-landing.ts";
+import { AnswerLanding, answerLengthError } from "./answer-landing.ts";
 import { Call, type CallFate, IN_PLACE_BYTES_MAX } from "./call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX } from "./frame-batch.ts";
 
@@ -193,6 +193,9 @@ class FunctionCall implements Call, CallFate {
       this.#end(into);
       return true;
     }
+    const { elementBytes } = this.options.fn.response;
+    if (into !== undefined && elementBytes > 1 && totalBytesOf(header) !== into.length)
+      throw answerLengthError(totalBytesOf(header), into.length, elementBytes); // AnswerLanding.L1, in values
     const whole = this.#landingOf().take(header, bytes, at, sendCount);
     if (whole !== undefined) this.#end(whole);
     return whole !== undefined;

@@ -368,6 +368,8 @@ export class FieldCodec<V> {
   readonly isEmpty: boolean;
   /** Whether the bytes are those of one array, so that they can land in one. */
   readonly isOneArray: boolean;
+  /** The size of an element of that array; 1 where there is none, and where a codec makes the bytes. */
+  readonly elementBytes: number;
 
   /** `what` is "the request of push". */
   constructor(what: string, fields: readonly Field[], only: Field | undefined) {
@@ -376,6 +378,7 @@ export class FieldCodec<V> {
     this.#only = only;
     this.isEmpty = fields.length === 0;
     this.isOneArray = only?.array !== undefined;
+    this.elementBytes = only?.array === undefined || only.array.isPayload ? 1 : only.array.Elements.BYTES_PER_ELEMENT;
   }
 
   /**

@@ -88,10 +88,14 @@ test("a response of another length than the caller's array is an error, and noth
     reads: true,
     handler: () => ({ values: new Float32Array(3) }),
   });
-  const { cluster, client } = await clusterWith([three]);
-  await assert.rejects(cluster.run(client.call(three, { server: 0 }, {}, { into: new Float32Array(2) })), (error) =>
-    isWeighbridgeError(error, "VALUE_LENGTH"),
-  );
+  const { cluster, client } = await clusterWith([three], 2);
+  for (const length of [2, 4, 5000]) {
+    const message = `server 1: 3 values (12 bytes) came; ${length} (${4 * length} bytes) were expected`;
+    await assert.rejects(
+      cluster.run(client.call(three, { server: 1 }, {}, { into: new Float32Array(length) })),
+      (error) => isWeighbridgeError(error, "VALUE_LENGTH") && error.message === message,
+    );
+  }
 });
 
 test("what a handler throws comes back as an error of the caller, and the server goes on", async () => {

@@ -9,7 +9,7 @@ import { assert } from "../base/assert.ts";
 import { WeighbridgeError } from "../base/errors.ts";
 import { kvPush } from "../contracts/kv.ts";
 import { FLOAT_BYTES, KEY_BYTES } from "../kernel/elements.ts";
-import { AnswerLanding } from "../peer/answer-landing.ts";
+import { AnswerLanding, answerLengthError } from "../peer/answer-landing.ts";
 import { IN_PLACE_BYTES_MAX } from "../peer/call.ts";
 import { type FrameBatch, INLINE_BYTES_MAX, type Page } from "../peer/frame-batch.ts";
 import { type FrameHeader, offsetBytesOf, totalBytesOf } from "../wire/frame.ts";
@@ -202,9 +202,9 @@ function landingOf(frame: KvFrame): AnswerLanding {
 
 function lengthError(frame: KvFrame, header: FrameHeader): WeighbridgeError {
   const { keyFrom, keyTo } = frame.part;
-  const keys = `${keyTo - keyFrom} keys from ${frame.kvRequest.keys[keyFrom]} on`;
-  const message = `${totalBytesOf(header)} bytes of values came for ${keys}; ${expectedBytes(frame, header)} were expected`;
-  return new WeighbridgeError("VALUE_LENGTH", message);
+  const { keys, elementBytes } = frame.kvRequest;
+  const what = ` for ${keyTo - keyFrom} keys from ${keys[keyFrom]} on`;
+  return answerLengthError(totalBytesOf(header), expectedBytes(frame, header), elementBytes, what);
 }
 
 function bytesOf(array: ArrayBufferView & { readonly BYTES_PER_ELEMENT: number }, from: number, to: number): Uint8Array {

@@ -209,8 +209,24 @@ test("an answer that does not fit is refused where it is given, and the requeste
   }
   await assert.rejects(
     cluster.run(kv.wait(kv.pull(keysOf(1n, 2n), new Float32Array(4), { cmd: 6 }))),
-    hasCode("VALUE_LENGTH", /12 bytes.*16/),
+    hasCode("VALUE_LENGTH", /^server 0: 3 values \(12 bytes\) came for 2 keys from 1 on; 4 \(16 bytes\) were expected$/),
   );
+});
+
+test("an answer of too few values names the server that gave it, in one frame and in several", async () => {
+  const handle: KVRequestHandle = (meta, { keys }, server) => {
+    const isShort = (keys[0] as bigint) >= HALF;
+    server.response(meta, { vals: new Float64Array(keys.length * (isShort ? 1 : 2)) });
+  };
+  const { cluster, kv } = await stage(handle, { serverCount: 2 });
+  for (const keyCount of [2, 200_000]) {
+    const keys = BigUint64Array.from({ length: 2 * keyCount }, (_, i) => BigInt(i % keyCount) + (i < keyCount ? 0n : HALF));
+    const expected = `^server 1: ${keyCount} values \\(${8 * keyCount} bytes\\) came .*; ${2 * keyCount} \\(${16 * keyCount} bytes\\) were`;
+    await assert.rejects(
+      cluster.run(kv.wait(kv.pull(keys, new Float64Array(2 * keys.length)))),
+      hasCode("VALUE_LENGTH", new RegExp(expected)),
+    );
+  }
 });
 
 test("values may be of any type, also over several frames", async () => {
