@@ -10,6 +10,7 @@
 //   Membership.M1. A scheduler that is away fails nothing for `startTimeoutMs`; then it fails those who wait for it
 //       alone.
 //   Membership.M2. `onFatal` is called at most once: the job was aborted, or this node was replaced.
+//   Membership.M3. A node that heard that the job is over answers that, and then dials nobody any more (Dialer.P3).
 
 import { assert } from "../base/assert.ts";
 import { Deferred, type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -156,7 +157,7 @@ export class Membership {
       },
     });
     peer.events = this.#peerEvents();
-    serveSchedulerNews(peer, { roster: (roster) => this.#hear(roster), aborted: (error) => this.#end(error) });
+    serveSchedulerNews(peer, { roster: (roster) => this.#hear(roster), aborted: (error) => this.#aborted(error) });
   }
 
   /** This node's id. */
@@ -573,6 +574,14 @@ export class Membership {
     if (!this.#isTakingOver) this.#options.log.info("the scheduler was restarted, resuming", { job, node: nameOf(node) });
     const known = { roster: this.#roster.view, passed: this.#barriers?.passed() ?? [], ...this.memory.claim() };
     return this.#register(channel, { job, node, incarnation, ...known });
+  }
+
+  /** The scheduler waits for the answer, and nobody dials it again to send that: it leaves first (Membership.M3). */
+  #aborted(error: WeighbridgeError): void {
+    this.#options.clock.soon(() => {
+      this.#channel?.flush();
+      this.#end(error);
+    });
   }
 
   #end(error: WeighbridgeError): void {

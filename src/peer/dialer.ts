@@ -79,7 +79,7 @@ export class Dialer {
   }
 
   isDropped(dial: Dial): boolean {
-    return this.#dials.get(dial.channel) !== dial;
+    return dial.channel.ended !== undefined || this.#dials.get(dial.channel) !== dial; // Dialer.P3
   }
 
   /** The connection has ended, or never was one. */
