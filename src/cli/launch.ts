@@ -248,6 +248,7 @@ async function runJob(
   process.stdout.setMaxListeners(0);
   process.stderr.setMaxListeners(0);
   const errors = new ReportedErrors();
+  let lost: string | undefined;
   const job = new Job({
     processes,
     serversOf,
@@ -262,6 +263,9 @@ async function runJob(
     attach: (node) => showOutput(node, errors, output),
     onFailure: (culprit) => errors.addReason(culprit),
     onCopyLost: (end) => printNotice(copyLostText(end)),
+    onLastCopyLost: ({ plan }) => {
+      if (scheduler.durable === undefined) lost = plan.name;
+    },
     serves: scheduler.serve === "on",
     onOrderlyEnd: (signal) => printNotice(`${signal}: the cluster ends in order; send it again to end it at once`),
     onUnclosed: (name) => printNotice(`${name} ended without session.close()`),
@@ -279,6 +283,7 @@ async function runJob(
   if (outcome.kind === "failed") {
     await errors.shown(); // so that the last line says what happened, whatever the others write while they are ended
     printNotice(endText(outcome.culprit));
+    if (lost !== undefined && scheduler.replicas === 2) printNotice(await bothLostText(lost, scheduler.checkpointDir));
   }
   return exitCodeOf(outcome);
 }
@@ -302,6 +307,17 @@ export function serverLostText(end: ProcessEnd): string {
 /** About one of two processes with the same servers. */
 export function copyLostText(end: ProcessEnd): string {
   return `${endText({ ...end, reason: undefined })}; the job goes on with the other process of ${end.plan.name}`;
+}
+
+/** About a server whose two processes have failed. Names the newest checkpoint, if there is one. */
+export async function bothLostText(server: string, checkpointDir: string | undefined): Promise<string> {
+  const ended = `both processes of ${server} have ended, and what it held`;
+  if (checkpointDir === undefined) return `${ended} is lost: the job has no --checkpoint-dir`;
+  try {
+    return `${ended} since the last checkpoint, ${await findCheckpoint(checkpointDir)}, is lost`;
+  } catch (thrown) {
+    return `${ended} is lost: ${reasonOf(thrown)}`;
+  }
 }
 
 /**

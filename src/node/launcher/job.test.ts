@@ -150,6 +150,24 @@ test("goes on without a process whose servers another one has, once the cluster 
   assert.deepEqual(lost, ["a"]);
 });
 
+test("of two processes with the same servers the end of the last one is a failure, and says that no other is left (Job.J6)", async () => {
+  const tells = "require('node:fs').writeSync(3, 'complete:\\n'); console.log('up'); setInterval(() => {}, 1000)";
+  const scheduler: ProcessPlan = { ...processPlan("s", tells), role: "scheduler" };
+  const copy = (name: string): ProcessPlan => ({ ...processPlan(name, WAIT), role: "server" });
+  const lost: string[] = [];
+  const { job, up, processes } = startJob([scheduler, copy("a"), copy("b")], {
+    onCopyLost: ({ plan }) => lost.push(plan.name),
+    onLastCopyLost: ({ plan }) => lost.push(`the last, ${plan.name}`),
+  });
+  await up;
+  for (const process of processes.slice(1)) {
+    process.signal("SIGKILL");
+    await process.ended;
+  }
+  assert.equal((await job.outcome).kind, "failed");
+  assert.deepEqual(lost, ["a", "the last, b"]);
+});
+
 test("before the cluster is complete, a server process that was killed is no failure while another one with its servers runs; one that gives a reason is (Job.J6)", async () => {
   const scheduler: ProcessPlan = { ...processPlan("s", `process.on("SIGUSR2", () => process.exit(0)); ${WAIT}`), role: "scheduler" };
   const fails = `process.on("SIGUSR1", () => { console.error("no disk"); process.exit(1); }); ${WAIT}`;

@@ -112,6 +112,8 @@ export type JobOptions = {
   readonly isReasonPrinted?: boolean;
   /** Called for a process that failed, and whose servers another process has too (Job.J6). */
   readonly onCopyLost?: (end: ProcessEnd) => void;
+  /** Called for a process that failed, when no other one with its servers is left: what they held is gone (Job.J6). */
+  readonly onLastCopyLost?: (end: ProcessEnd) => void;
   /** Called for a worker that has ended with exit code 0, and had not closed its session (Job.J11). */
   readonly onUnclosed?: (name: string) => void;
   /** Called for a process that does not end by itself, before it is ended. */
@@ -448,6 +450,7 @@ export class Job {
       this.#endDeadProcesses();
       return;
     }
+    if (this.#isComplete && this.#copiesOf(end.plan).length > 0) this.#options.onLastCopyLost?.(end);
     this.#options.onFailure?.(end);
     const { reasonFor = endText } = this.#options;
     for (const process of running) process.send(reasonFor(end));
