@@ -1,5 +1,6 @@
 // long-waits — tells the log of a worker what it waits for when a wait for clocks lasts long. Servers know, and say it
-// of reads (contracts/long-waits.ts; ParkingLot.P5). Of checkpoints they are asked (api/checkpoint-calls.ts).
+// of reads (contracts/long-waits.ts; ParkingLot.P5). Of checkpoints they are asked (api/checkpoint-calls.ts). What a
+// rendezvous waits for is in the scheduler's answers (rendezvous-client.ts).
 //
 // Invariants:
 //   LongWaits.W1. One line a wait: servers that say the same are one.
@@ -41,7 +42,7 @@ export class LongWaits {
   }
 
   /** LongWaits.W1, LongWaits.W2 */
-  tell(waits: string): void {
+  tell(waits: string, what = "a wait for clocks"): void {
     if (waits === this.#told) return;
     const awaited = [...new Set(waits.match(/\bworker \d+\b/g))].sort().join();
     const nowMs = this.#clock.nowMs();
@@ -50,6 +51,6 @@ export class LongWaits {
     this.#told = waits;
     this.#toldAtMs.set(awaited, nowMs);
     const own = new RegExp(`\\b${this.#node()}\\b`).test(waits) ? this.describeOwn() : "";
-    this.#log.warn(`a wait for clocks lasts longer than 5 s: ${waits}${own === "" ? "" : `; ${own}`}`);
+    this.#log.warn(`${what} lasts longer than 5 s: ${waits}${own === "" ? "" : `; ${own}`}`);
   }
 }

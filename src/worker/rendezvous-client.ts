@@ -4,6 +4,7 @@
 // Invariants:
 //   RendezvousClient.C1. What is remembered is bounded: the last REMEMBERED_MAX generations that were held, and what
 //       fits a message.
+//   RendezvousClient.C2. A rendezvous that lasts longer than LONG_MS says once in the log for whom it waits.
 
 import type { Clock } from "../base/clock.ts";
 import { type WaitOptions, waitFor } from "../base/deferred.ts";
@@ -11,8 +12,11 @@ import { badArgument, isWeighbridgeError, showValue, WeighbridgeError } from "..
 import { checkWaitOptions, moreThanOptions, WAIT_NAMES } from "../base/known-options.ts";
 import type { Membership } from "../cluster/membership.ts";
 import { RENDEZVOUS } from "../contracts/coordination.ts";
+import { LONG_MS } from "../contracts/long-waits.ts";
 import type { RendezvousHeld, RendezvousName, RendezvousReply, RendezvousRequest, RendezvousValue } from "../wire/control.ts";
 import { RENDEZVOUS_NAME_LENGTH_MAX, RENDEZVOUS_VALUE_LENGTH_MAX } from "../wire/control.ts";
+import { idOf, nameOf } from "../wire/node-id.ts";
+import type { LongWaits } from "./long-waits.ts";
 
 export type RendezvousOptions = WaitOptions & {
   /** Which one of this name, 0, 1, 2 …: each is held once. */
@@ -29,14 +33,22 @@ const OPTION_NAMES: readonly string[] = ["generation", "value", ...WAIT_NAMES];
 const LOOK_NAMES: readonly string[] = ["waitMs", ...OPTION_NAMES];
 const WHAT = "the options of a rendezvous";
 
+type RendezvousGround = {
+  readonly membership: Membership;
+  readonly clock: Clock;
+  readonly longWaits?: Pick<LongWaits, "tell"> | undefined;
+};
+
 export class RendezvousClient {
   readonly #membership: Membership;
   readonly #clock: Clock;
+  readonly #longWaits: RendezvousGround["longWaits"];
   readonly #held: RendezvousHeld[] = [];
 
-  constructor({ membership, clock }: { readonly membership: Membership; readonly clock: Clock }) {
+  constructor({ membership, clock, longWaits }: RendezvousGround) {
     this.#membership = membership;
     this.#clock = clock;
+    this.#longWaits = longWaits;
     membership.memory.rendezvous = () => this.#held;
   }
 
@@ -57,7 +69,8 @@ export class RendezvousClient {
     checkWaitOptions(options, OPTION_NAMES, WHAT);
     const { generation, timeoutMs } = options;
     const look: Look = (restMs, waitMs) => this.look(name, { ...options, timeoutMs: restMs, waitMs });
-    return new Rendezvous({ look, clock: this.#clock, title: title ?? titleOf({ name, generation }), timeoutMs });
+    const tell = (waits: string): void => this.#longWaits?.tell(waits, "a wait for workers");
+    return new Rendezvous({ look, clock: this.#clock, title: title ?? titleOf({ name, generation }), timeoutMs, tell });
   }
 
   /**
@@ -81,7 +94,14 @@ export class RendezvousClient {
 }
 
 type Look = (timeoutMs: number | undefined, waitMs: number) => Promise<RendezvousReply>;
-type RendezvousDetails = { readonly look: Look; readonly clock: Clock; readonly title: string; readonly timeoutMs?: number | undefined };
+type RendezvousDetails = {
+  readonly look: Look;
+  readonly clock: Clock;
+  readonly title: string;
+  readonly timeoutMs?: number | undefined;
+  /** Called once, when it lasts long, with what is waited for (RendezvousClient.C2). */
+  readonly tell?: (waits: string) => void;
+};
 
 /** A rendezvous that this worker comes to. */
 export class Rendezvous {
@@ -90,6 +110,9 @@ export class Rendezvous {
   readonly #details: RendezvousDetails;
   readonly #until: number;
   #missing: readonly number[] = [];
+  /** When this worker came. */
+  #cameAtMs: number | undefined;
+  #isTold = false;
 
   constructor(details: RendezvousDetails) {
     this.#details = details;
@@ -102,17 +125,27 @@ export class Rendezvous {
    */
   async isHeld(waitMs: number = ASK_MS): Promise<boolean> {
     const { look, clock, timeoutMs } = this.#details;
+    this.#cameAtMs ??= clock.nowMs();
     const restMs = timeoutMs === undefined ? undefined : Math.max(0, this.#until - clock.nowMs());
     try {
       const { values, missing = [] } = await look(restMs, Math.min(waitMs, (restMs ?? Infinity) / 2));
       this.values = values ?? [];
       if (values !== undefined) return true;
       this.#missing = missing;
+      if (clock.nowMs() - this.#cameAtMs >= LONG_MS) this.#tellOnce();
     } catch (thrown) {
       throw isWeighbridgeError(thrown, "DEADLINE") ? this.#missed() : thrown;
     }
     if (clock.nowMs() >= this.#until) throw this.#missed();
     return false;
+  }
+
+  /** RendezvousClient.C2 */
+  #tellOnce(): void {
+    const { title, tell } = this.#details;
+    if (this.#isTold || this.#missing.length === 0) return;
+    this.#isTold = true;
+    tell?.(`at ${title} for ${this.#missing.map((rank) => nameOf(idOf("worker", rank))).join(", ")}`);
   }
 
   #missed(): WeighbridgeError {

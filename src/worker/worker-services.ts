@@ -49,10 +49,10 @@ export class WorkerServices {
     tellDeaths(ground);
     this.catalogue = new CatalogueClient(ground);
     this.units = new UnitClient(ground);
-    this.rendezvous = new RendezvousClient(ground);
     this.mesh = new WorkerMesh(ground);
     this.events = new SessionEvents(ground);
     this.longWaits = new LongWaits(ground);
+    this.rendezvous = new RendezvousClient({ ...ground, longWaits: this.longWaits });
     ground.peer.serve(
       serveJson(RETIRE, (channel, { placement }) => {
         if (roleOf(channel.id) !== "server") throw badRequest(`RETIRE comes from a server, not from ${channel.name}`);

@@ -1,5 +1,5 @@
 // long-waits — Goal: a wait for clocks that lasts longer than 5 s is told once in the log of the process that waits,
-// with whom it waits for: in every face, and for threads of its own process too.
+// with whom it waits for: in every face, and for threads of its own process too. So is a rendezvous.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -174,4 +174,23 @@ test("a checkpoint that waits for another worker's clock is told once, however m
   assert.deepEqual(told(cluster), [], "nobody is late: its own worker has not come there");
   for (const session of [fast!, slow!, fast!, slow!]) session.clock();
   assert.equal((await cluster.run(later)).clock, 3);
+});
+
+test("a rendezvous that some workers do not come to is told once, with their names (RendezvousClient.C2)", async () => {
+  const cluster = await MemoryCluster.start({ workerCount: 3 });
+  const sessions = await cluster.run(Promise.all([0, 1, 2].map((rank) => Session.open(cluster.worker(rank).node))));
+  const meet = (rank: number): Promise<unknown> => sessions[rank]!.rendezvous.meet("end", { generation: 0 });
+  cluster.logLines.length = 0;
+  const met = [meet(0)];
+  await cluster.clock.advance(4500);
+  assert.deepEqual(cluster.logLines, []);
+  await cluster.clock.advance(30_000);
+  const waits = (whom: string): string => `warn a wait for workers lasts longer than 5 s: at rendezvous 0 of "end" for ${whom}`;
+  assert.deepEqual(cluster.logLines.splice(0), [waits("worker 1, worker 2")]);
+  met.push(meet(2));
+  await cluster.clock.advance(4500);
+  assert.deepEqual(cluster.logLines, []);
+  await cluster.clock.advance(30_000);
+  assert.deepEqual(cluster.logLines, [waits("worker 1")]);
+  await cluster.run(Promise.all([...met, meet(1)]));
 });
