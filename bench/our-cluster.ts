@@ -28,7 +28,7 @@ export type OurClusterOptions = {
   readonly durable?: string | undefined;
   /** Where servers keep checkpoints. */
   readonly checkpointDir?: string | undefined;
-  /** Whether links share memory; left out: as nodes do by default. */
+  /** Whether links share memory; left out: they are sockets, as those of the systems that we compare with. */
   readonly sharedMemory?: "on" | "off";
 };
 
@@ -47,9 +47,9 @@ export class OurCluster implements AsyncDisposable {
   }
 
   static async start(options: OurClusterOptions): Promise<OurCluster> {
-    const { regime, nodesPerRole, van, replicas = 1, durable, checkpointDir, sharedMemory } = options;
+    const { regime, nodesPerRole, van, replicas = 1, durable, checkpointDir, sharedMemory = "off" } = options;
     const env = {
-      ...(sharedMemory === undefined ? {} : { WEIGHBRIDGE_SHARED_MEMORY: sharedMemory }),
+      WEIGHBRIDGE_SHARED_MEMORY: sharedMemory,
       WEIGHBRIDGE_REPLICAS: String(replicas),
       ...(durable === undefined ? {} : { WEIGHBRIDGE_DURABLE: durable }),
       ...(checkpointDir === undefined ? {} : { WEIGHBRIDGE_CHECKPOINT_DIR: checkpointDir }),

@@ -43,11 +43,11 @@ test("pushes and pulls of several routes leave as one call each, and a pull wait
   let pullCount = 0;
   const calls: TensorCalls = {
     pushTogether: async (pushes) => {
-      made.push(`push ${pushes.map(({ priority }) => priority)}`);
+      made.push(`push ${pushes.map(({ priority }) => priority).join()}`);
       await Promise.resolve();
     },
     pullTogether: async (pulls, clocksAhead) => {
-      made.push(`pull ${pulls.map(({ priority }) => priority)} +${clocksAhead}`);
+      made.push(`pull ${pulls.map(({ priority }) => priority).join()} +${clocksAhead}`);
       await landed[pullCount++]!.promise;
     },
   };
