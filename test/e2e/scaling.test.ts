@@ -265,7 +265,7 @@ suite("scaling", { concurrency: 1 }, () => {
   });
 
   test("a training goes from 2 servers to 4 and to 3, and learns what it learns with 2", async () => {
-    const train = ["train", "lenet", "--limit", 3840, "--no-checkpoint", "--every", 10];
+    const train = ["train", "lenet", "-s", 2, "--limit", 3840, "--no-checkpoint", "--every", 10];
     const results: string[] = [];
     for (const changes of [[], [4, 3]]) {
       await using processes = new Processes();

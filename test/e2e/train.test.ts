@@ -10,7 +10,7 @@ import { temporaryDirectory } from "../support/temporary-directory.ts";
 import { isAlive, Processes, type Running, until } from "./processes.ts";
 
 /** Long enough to be killed in the middle, however slow the machine is. */
-const LONG = ["train", "lenet", "--epochs", 1000, "--limit", 1280, "--every", 10];
+const LONG = ["train", "lenet", "-s", 2, "--epochs", 1000, "--limit", 1280, "--every", 10];
 
 /** The process of a node, by the line that it is ready. */
 async function pidOf(job: Running, role: "server" | "worker", rank: number): Promise<number> {
@@ -45,7 +45,7 @@ async function endsWithTheTruth(job: Running, cause: RegExp, survivors: readonly
 }
 
 suite("a training that ends well", () => {
-  const common = ["train", "lenet", "--limit", 1920, "--every", 10];
+  const common = ["train", "lenet", "-s", 2, "--limit", 1920, "--every", 10];
   /** What the first test saves there, the second goes on from. */
   const saved = ["--checkpoint-dir", temporaryDirectory("train")];
 
@@ -117,7 +117,7 @@ suite("a training that ends well", () => {
 });
 
 suite("Wide & Deep with rows that workers keep", () => {
-  const common = ["train", "wide-deep", "--limit", 10_000, "--quiet"];
+  const common = ["train", "wide-deep", "-s", 2, "--limit", 10_000, "--quiet"];
   const cache = ["--cache-rows", 2_500];
   /** What the first test saves there, the second goes on from. */
   const saved = ["--checkpoint-dir", temporaryDirectory("train")];

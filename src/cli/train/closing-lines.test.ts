@@ -6,7 +6,7 @@ import type { ProcessEnd } from "../../node/launcher/node-process.ts";
 import { causeText, closingOf, endLines, shortCause } from "./closing-lines.ts";
 import { planTraining } from "./train-plan.ts";
 
-const PLAN = planTraining("lenet", { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: false }, 2);
+const PLAN = planTraining("lenet", { workers: 2, servers: 1, seed: 1, checkpoint: true, overlap: false }, 2);
 const OWN =
   "worker/1 stopped at epoch 1 step 12: NOT_FINITE: epoch 1, step 12: the loss is not finite: fc3 is the first layer: lower the rate";
 

@@ -1,13 +1,13 @@
 // machine-defaults — the processes that `weighbridge train` starts, their threads, and whether workers overlap, where
-// no flag says so, by the cores of this machine. One core was measured (docs/measurements/2026-11-19.md); two cores are
-// what they were before, since runs with one and with two servers do not decide. Pure.
+// no flag says so, by the cores of this machine. One and two cores were measured (docs/measurements/2026-11-19.md).
+// Pure.
 //
 //   1 core     a server and a worker: two workers share the core, and exchange besides
-//   2 cores    two workers and two servers
+//   2 cores    two workers and one server: a second server is one more process to wake in every step
 //   more       as 2, which was not measured on more
 //
 // Threads that share the batches of a worker are for models of many weights, or for fewer workers than cores: one each
-// here. Overlap pays where links take time, and costs pauses of the computing where they do not.
+// here. Overlap pays where links take time; where they do not it costs pauses of the computing.
 
 export type MachineDefaults = {
   readonly servers: number;
@@ -18,6 +18,5 @@ export type MachineDefaults = {
 };
 
 export function machineDefaults(coreCount: number): MachineDefaults {
-  const nodes = coreCount === 1 ? 1 : 2;
-  return { servers: nodes, workers: nodes, devices: 1, overlap: false };
+  return { servers: 1, workers: coreCount === 1 ? 1 : 2, devices: 1, overlap: false };
 }

@@ -19,7 +19,7 @@ import {
 } from "./train-plan.ts";
 
 const CORES = 2;
-const FLAGS: TrainFlags = { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: false };
+const FLAGS: TrainFlags = { workers: 2, servers: 1, seed: 1, checkpoint: true };
 
 /** On a machine of two cores. */
 function planTraining(task: TaskName, flags: TrainFlags): TrainPlan {
@@ -125,11 +125,11 @@ test("how to go on is told with all flags that are not the task's defaults", () 
     batchSize: 32,
     checkpointDir: "here",
     workers: 4,
-    servers: 1,
+    servers: 2,
   };
   assert.equal(
     resumeCommand(planTraining("lenet", { ...FLAGS, ...flags, epochs: 2, overlap: true, data: "it's mine" })),
-    "npx weighbridge train lenet --resume --epochs 2 -s 1 -w 4 --consistency asp --batch-size 32 --limit 640 --learning-rate 0.1 --seed 3 " +
+    "npx weighbridge train lenet --resume --epochs 2 -s 2 -w 4 --consistency asp --batch-size 32 --limit 640 --learning-rate 0.1 --seed 3 " +
       "--data 'it'\\''s mine' --overlap --checkpoint-dir here",
   );
   assert.equal(resumeCommand(planTraining("mf", { ...FLAGS, cacheRows: 100 })), "npx weighbridge train mf --resume --cache-rows 100");

@@ -8,7 +8,7 @@ import type { WorkerReport } from "./report.ts";
 import { planTraining, type TrainPlan } from "./train-plan.ts";
 import { TrainingScreen } from "./training-screen.ts";
 
-const PLAN = planTraining("lenet", { workers: 2, servers: 2, seed: 1, checkpoint: true, overlap: false, limit: 640 });
+const PLAN = planTraining("lenet", { workers: 2, servers: 1, seed: 1, checkpoint: true, overlap: false, limit: 640 });
 
 type Terminal = { readonly isTTY: boolean; columns: number };
 type Shown = { readonly screen: TrainingScreen; readonly text: () => string; readonly out: Writable & Terminal };

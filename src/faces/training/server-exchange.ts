@@ -70,8 +70,8 @@ export class ServerExchange {
 
   #startPull(all: readonly ExchangedParameter[], clocksAhead: number): void {
     const before = all.flatMap(({ pulled }) => (pulled === undefined ? [] : [pulled]));
-    const pulled =
-      before.length === 0 ? this.#pulled(all, clocksAhead) : Promise.allSettled(before).then(() => this.#pulled(all, clocksAhead)); // ServerExchange.E2
+    // ServerExchange.E2
+    const pulled = before.length === 0 ? this.#pulled(all, clocksAhead) : allDone(before).then(() => this.#pulled(all, clocksAhead));
     for (const each of all) each.pulled = pulled;
     pulled.then(
       () => {
@@ -90,4 +90,9 @@ export class ServerExchange {
       for (const each of all) each.isComing = false;
     }
   }
+}
+
+/** Resolves when all have ended, however. */
+async function allDone(promises: readonly Promise<void>[]): Promise<void> {
+  await Promise.allSettled(promises);
 }
