@@ -3,7 +3,7 @@
 // reason, in bounded time, and durable servers keep their logs.
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { mock, test } from "node:test";
 import { Session } from "../../src/api/session.ts";
 import type { ErrorCode } from "../../src/base/errors.ts";
 import { Random } from "../../src/base/random.ts";
@@ -316,6 +316,21 @@ test("a periodic checkpoint that a server without anything is to take fails with
   await clock.advance(5000);
   await job.cluster.run(checkpoints.close());
   assert.match(job.warnings.join("\n"), /no checkpoint was taken/);
+});
+
+test("of the two processes of a server one takes the periodic checkpoints", async () => {
+  const disk = newDisk();
+  const job = await new Job(disk, { replicas: 2 }).open();
+  const { cluster } = job;
+  await cluster.run(job.push());
+  const held = [idOf("server", 0), idOf("standby", 0)].map((id) => cluster.office(id).node as ServerNode);
+  const cuts = held.map((node) => new PeriodicCheckpoints(node, { everyMs: 1000 }));
+  const [byHead, byStandby] = held.map((node) => mock.method(node, "callServer"));
+  await cluster.clock.advance(5000);
+  await cluster.run(Promise.all(cuts.map((cut) => cut.close())));
+  assert.ok(byHead!.mock.callCount() > 0);
+  assert.equal(byStandby!.mock.callCount(), 0);
+  assert.deepEqual(job.warnings, []);
 });
 
 for (const rank of [0, 1])

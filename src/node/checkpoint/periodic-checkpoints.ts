@@ -1,6 +1,6 @@
 // periodic-checkpoints — takes a checkpoint of the whole job every so often, from a server and without a script. Every
-// server of the job has this configuration; the live one with the lowest rank does it. "Often" is a time, or a number
-// of steps: clocks that all workers have finished.
+// server of the job has this configuration; the live one with the lowest rank does it, and no standby. "Often" is a
+// time, or a number of steps: clocks that all workers have finished.
 //
 // Invariants:
 //   PeriodicCheckpoints.K1. There is one at a time: the time, or the steps, until the next one begin when the last one
@@ -13,6 +13,7 @@ import type { CancelTimer } from "../../base/clock.ts";
 import { isWeighbridgeError, reasonOf } from "../../base/errors.ts";
 import { checkpointSave } from "../../contracts/checkpoints.ts";
 import type { ServerNode } from "../../server/server-node.ts";
+import { roleOf } from "../../wire/node-id.ts";
 import { serverRanks } from "../../wire/roster.ts";
 import type { Interval } from "../config/interval.ts";
 
@@ -63,7 +64,7 @@ export class PeriodicCheckpoints {
   async #take(): Promise<void> {
     const node = this.#node;
     const { log, roster, rank } = node;
-    if (rank !== lowestServer(node)) return;
+    if (roleOf(node.id) !== "server" || rank !== lowestServer(node)) return;
     const { keep } = this.#options;
     try {
       if (!(await holdsState(node))) return;
