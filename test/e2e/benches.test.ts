@@ -28,6 +28,10 @@ const BENCHES: Readonly<Record<string, Bench>> = {
     figure: /saved \S+step-\d+: \d+ rows and \d+ × 1024/,
   },
   codecs: { args: ["--round-ms", 1, "--only", "fp16"], figure: /\| fp16 \| 50 % \| [\d.]+/ },
+  crowd: {
+    ...{ launch: ["-s", 1, "-w", 3], args: ["--after", 0.05, "--seconds", 0.1] },
+    figure: /3 workers, 4 pushes at a time: [\d,]+ requests\/s, p50/,
+  },
   devices: { args: ["--rounds", 1, "--steps", 3], figure: /^LeNet-5.*\d/ },
   "embedding-cache": { args: ["--rows", 1000, "--iterations", 1], figure: /^10 % +0 .*\d\.\d/ },
   // Where there is no card these two say so.

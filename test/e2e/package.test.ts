@@ -50,7 +50,8 @@ const PUBLISHED: Readonly<Record<string, readonly string[]>> = {
     ...["README.md", "command.md", "compatibility.md", "configuration.md", "demo.svg"],
     ...[
       ...["adapters", "checkpoints", "consistency", "cuda", "embedding-cache", "etcd", "first-run", "functions", "grow-and-shrink"],
-      ...["install", "join-a-cluster", "look-into-a-job", "move-a-ps-lite-job", "online-service", "optimizers", "parameters"],
+      ...["install", "join-a-cluster", "look-into-a-job", "move-a-ps-lite-job", "one-machine", "online-service"],
+      ...["optimizers", "parameters"],
       ...["planned-restarts", "shared-model", "tables", "train-your-own-model", "when-nodes-fail", "your-own-row-type"],
       "your-own-updater",
     ].map((name) => `guides/${name}.md`),
