@@ -170,15 +170,12 @@ export class Tensor extends Parameter {
    */
   static async pushTogether(pushes: readonly TensorPush[], wait: WaitOptions): Promise<void> {
     try {
+      pushes[0]?.tensor.control.checkCall(wait); // Tensor.T1
       const requests: AnyRequest[] = [];
-      const alone: Promise<void>[] = [];
       const numbered: Tensor[] = [];
       let clock = 0;
       for (const { tensor, gradient, priority } of pushes) {
-        if (tensor.link !== undefined) {
-          alone.push(tensor.push(gradient, { ...wait, priority }));
-          continue;
-        }
+        if (tensor.link !== undefined) continue;
         clock = tensor.control.clock;
         tensor.#checkWhole(gradient, "gradients");
         const { scale, skips } = admissionOf(tensor.control, gradient, gradient);
@@ -187,6 +184,9 @@ export class Tensor extends Parameter {
         for (const part of tensor.#whole) requests.push(tensor.#pushOf(part, gradient, call));
         numbered.push(tensor);
       }
+      const alone = pushes
+        .filter(({ tensor }) => tensor.link !== undefined)
+        .map(({ tensor, gradient, priority }) => tensor.push(gradient, { ...wait, priority }));
       for (const { handle, number } of numbered) handle.pushes.next(number, clock);
       const [first] = numbered;
       if (first !== undefined) alone.push(first.#sendTogether(requests, { what: "the push", count: numbered.length }, wait, true));
@@ -198,19 +198,19 @@ export class Tensor extends Parameter {
 
   /** @internal The same for pulls, as of so many clocks after this worker's own. */
   static async pullTogether(pulls: readonly TensorPull[], clocksAhead: number, wait: WaitOptions): Promise<void> {
+    pulls[0]?.tensor.control.checkCall(wait); // Tensor.T1
     const requests: AnyRequest[] = [];
-    const alone: Promise<unknown>[] = [];
     let first: Tensor | undefined;
     for (const { tensor, into, priority } of pulls) {
-      if (tensor.link !== undefined) {
-        alone.push(tensor.pull({ into, ...wait, priority, clocksAhead }));
-        continue;
-      }
+      if (tensor.link !== undefined) continue;
       const call = tensor.control.readAhead({ clocksAhead, priority });
       tensor.#checkWhole(into, INTO);
       for (const part of tensor.#whole) requests.push(tensor.#pullOf(part, { parts: tensor.#whole, landed: into }, call));
       first ??= tensor;
     }
+    const alone: Promise<unknown>[] = pulls
+      .filter(({ tensor }) => tensor.link !== undefined)
+      .map(({ tensor, into, priority }) => tensor.pull({ into, ...wait, priority, clocksAhead }));
     const count = pulls.length - alone.length;
     if (first !== undefined) alone.push(first.#sendTogether(requests, { what: "the pull", count }, wait, false));
     await allEnded(alone);

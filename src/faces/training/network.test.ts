@@ -63,6 +63,7 @@ test("the first layer's values are asked for with the highest priority, which th
   const tensor = (name: string): Promise<object> =>
     Promise.resolve({
       link: {}, // its calls are its own, one by one
+      control: { checkCall: () => {} },
       start: async () => {},
       pull: async ({ priority }: { readonly priority: number }) => void priorities.set(name, priority),
     });

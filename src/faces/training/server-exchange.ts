@@ -1,5 +1,5 @@
 // server-exchange — what a step pushes to servers and pulls from them: the routes note it one by one, and it leaves as
-// one call. Ten conversations of ten tensors cost a worker a third of a millisecond a step; this costs a third of that.
+// one call, with one promise and one deadline (docs/decisions/0100).
 //
 // Invariants:
 //   ServerExchange.E1. What is noted leaves with `leave`, in the turn in which it was noted. Pulls leave after pushes.
